@@ -1,0 +1,1 @@
+"""Training metrics as values that add, reduced across ranks in a fixed small number of collectives."""

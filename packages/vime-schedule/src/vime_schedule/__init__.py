@@ -1,0 +1,1 @@
+"""Plan RL micro-batches over data, pipeline and context parallel ranks: exact, capped, balanced, explained. No dependencies."""
