@@ -1,0 +1,198 @@
+"""The sections of a run's configuration: what each field means, its unit, and its one default.
+
+Always true of a loaded configuration:
+
+- it is frozen, and an unknown key is an error;
+- every default stands here and nowhere else;
+- importing it imports neither torch, Ray, vLLM nor Megatron.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
+
+
+class ModelSection(Section):
+    """Which model is trained.
+
+    `path` is a Hugging Face directory. Without one the program makes a small Qwen3 model of the sizes below, with a
+    character tokenizer, and saves it in the run directory.
+    """
+
+    path: str | None = None
+    hidden_size: Positive = 64
+    intermediate_size: Positive = 192
+    num_hidden_layers: Positive = 2
+    num_attention_heads: Positive = 4
+    num_key_value_heads: Positive = 2
+    head_dim: Positive = 32
+    max_position_embeddings: Positive = 512
+    init_std: Annotated[float, Field(gt=0)] = 0.1
+
+
+class LayoutSection(Section):
+    """How the trainer is cut across ranks; every field counts ranks or stages."""
+
+    dp: Positive = 2
+    cp: Positive = 1
+    tp: Positive = 1
+    pp: Positive = 1
+    vpp: Positive = 1
+    microbatch_group_size_per_vp_stage: Positive | None = None
+
+    @property
+    def world_size(self) -> int:
+        """Trainer ranks in all."""
+        return self.dp * self.cp * self.tp * self.pp
+
+
+class BatchingSection(Section):
+    """How samples become micro-batches; the names are those of `vime_schedule.build_dp_schedule`."""
+
+    max_tokens_per_gpu: Positive = 4096
+    forward_max_tokens_per_gpu: Positive | None = None
+    objective: Literal["step", "lockstep", "balanced", "pipeline"] = "balanced"
+    remainder: Literal["step", "spread", "drop", "error"] = "step"
+    oversize: Literal["alone", "drop", "error"] = "error"
+    shortage: Literal["error", "fill"] = "fill"
+
+
+class DataSection(Section):
+    """Where problems come from: the import path of a data source, and what it is called with."""
+
+    source: str = "vime_train.data.arithmetic:ArithmeticSums"
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+class SupervisedSection(Section):
+    """Supervised training on worked answers before the first rollout; `steps = 0` skips it."""
+
+    steps: Count = 0
+    batch_size: Positive = 32
+    lr: Annotated[float, Field(gt=0)] = 4e-3
+    warmup_steps: Count = 30
+    decay_steps: Positive = 700
+
+
+class RolloutSection(Section):
+    """How prompts become rollouts.
+
+    One iteration draws `prompts_per_iteration` prompts and runs `rollouts_per_prompt` rollouts of each.
+    A rollout whose first answer is wrong may try again, up to `max_attempts` answers; each answer is a training sample
+    and all answers of a rollout share its id and its reward.
+    """
+
+    prompts_per_iteration: Positive = 32
+    rollouts_per_prompt: Positive = 16
+    max_attempts: Positive = 2
+    retry_reward: Fraction = 0.5
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    max_new_tokens: Positive = 64
+    function: str = "vime_train.rollout.attempts:generate_rollouts"
+    reward: str | None = None
+    drop_zero_variance: bool = True
+
+
+class AlgorithmSection(Section):
+    """The estimator and the loss; each name is one of `vime_cp`."""
+
+    advantage: Literal["grpo"] = "grpo"
+    divide_by_std: bool = True
+    loss: Literal["policy"] = "policy"
+    clip_low: Annotated[float, Field(ge=0)] = 0.2
+    clip_high: Annotated[float, Field(ge=0)] = 0.28
+    aggregation: Literal["rollout_mean", "sample_mean", "token_mean", "prompt_mean"] = "rollout_mean"
+    old_log_probs: Literal["rollout", "recompute"] = "rollout"
+
+
+class OptimizerSection(Section):
+    """Adam and its schedule. Learning rates of the RL part; the supervised part has its own."""
+
+    lr: Annotated[float, Field(gt=0)] = 3e-4
+    adam_beta1: Fraction = 0.9
+    adam_beta2: Fraction = 0.98
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    clip_grad: Annotated[float, Field(gt=0)] = 1.0
+
+
+class TrainSection(Section):
+    """How long to train, and how many rollouts make one optimizer step."""
+
+    iterations: Positive = 40
+    global_batch_size: Positive = 128
+    calculate_per_token_loss: bool = False
+
+
+class EngineSection(Section):
+    """The rollout engines (vLLM)."""
+
+    engines: Positive = 1
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    max_num_seqs: Positive = 512
+    max_num_batched_tokens: Positive = 16384
+    kv_cache_gib: Positive = 1
+    start_timeout_seconds: Seconds = 300.0
+    generate_timeout_seconds: Seconds = 600.0
+    max_log_prob_difference: Annotated[float, Field(gt=0)] = 1e-3
+
+
+class EvaluationSection(Section):
+    """Greedy accuracy on held-out problems; `every = 0` evaluates only before the first and after the last iteration."""
+
+    problems: Count = 200
+    every: Count = 10
+
+
+class CheckpointSection(Section):
+    """When a checkpoint is written (iterations; 0: only at the end) and how many are kept."""
+
+    every: Count = 10
+    keep: Positive = 2
+
+
+class ClusterSection(Section):
+    """Where the run lives. `address = "local"` starts Ray on this machine, on loopback only."""
+
+    address: str = "local"
+    start_timeout_seconds: Seconds = 120.0
+    train_timeout_seconds: Seconds = 1800.0
+
+
+class RunConfig(Section):
+    """Everything a run is told."""
+
+    name: str = "run"
+    seed: Count = 0
+    run_dir: str = "runs/run"
+    model: ModelSection = ModelSection()
+    layout: LayoutSection = LayoutSection()
+    batching: BatchingSection = BatchingSection()
+    data: DataSection = DataSection()
+    supervised: SupervisedSection = SupervisedSection()
+    rollout: RolloutSection = RolloutSection()
+    algorithm: AlgorithmSection = AlgorithmSection()
+    optimizer: OptimizerSection = OptimizerSection()
+    train: TrainSection = TrainSection()
+    engine: EngineSection = EngineSection()
+    evaluation: EvaluationSection = EvaluationSection()
+    checkpoint: CheckpointSection = CheckpointSection()
+    cluster: ClusterSection = ClusterSection()
+
+    @property
+    def rollouts_per_iteration(self) -> int:
+        """Rollouts that one iteration generates, before any filter."""
+        return self.rollout.prompts_per_iteration * self.rollout.rollouts_per_prompt

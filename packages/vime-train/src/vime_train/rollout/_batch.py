@@ -1,0 +1,40 @@
+"""What one trainer rank receives for one iteration: its samples as columns, its part of the plan, and the step's weights.
+
+Always true of a rank batch:
+
+- sample `i` of every column is sample `schedule.partition[i]` of the whole batch;
+- `weights[i]` was computed from the whole step before the plan was cut, so that
+  loss of step = sum over all ranks and samples of `weights[i] * sum_t mask[i][t] * loss[i][t]`;
+- `fingerprint` names the plan; ranks that hold another one refuse to train.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from vime_schedule import RankSchedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankBatch:
+    """The samples of one data-parallel rank; every TP, PP and CP rank of the replica receives the same."""
+
+    schedule: RankSchedule
+    fingerprint: str
+    tokens: tuple[npt.NDArray[np.int64], ...]
+    """Prompt and response of each sample."""
+    response_lengths: tuple[int, ...]
+    loss_masks: tuple[npt.NDArray[np.float32], ...]
+    """One entry per response token."""
+    old_log_probs: tuple[npt.NDArray[np.float32], ...]
+    """Log-probs under the weights that generated, one entry per response token."""
+    advantages: tuple[npt.NDArray[np.float32], ...]
+    """One entry per response token."""
+    weights: npt.NDArray[np.float64]
+    """The step's weight of each sample."""
+    step_mask_sums: tuple[int, ...]
+    """Per step: unmasked response tokens of the whole step, over all ranks."""

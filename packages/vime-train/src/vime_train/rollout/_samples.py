@@ -1,0 +1,52 @@
+"""The record of a rollout and of a training sample. Plain values, no torch.
+
+Always true of a sample:
+
+- `tokens` is prompt and response; the response is its last `response_length` tokens;
+- `loss_mask` and `rollout_log_probs` have one entry per response token; a masked token has mask 0;
+- samples of one rollout share `rollout_id`, `group_id` and `reward`; rollouts of one prompt share `group_id`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Status = Literal["completed", "truncated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One task instance: the prompt's tokens, what a reward needs to judge an answer, and where it came from."""
+
+    problem_id: str
+    prompt: str
+    answer: str
+    prompt_tokens: tuple[int, ...]
+    metadata: dict[str, str | int | float | bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One token sequence with one response span, ready to be trained on."""
+
+    tokens: tuple[int, ...]
+    response_length: int
+    loss_mask: tuple[int, ...]
+    rollout_log_probs: tuple[float, ...]
+    rollout_id: int
+    group_id: int
+    reward: float
+    status: Status
+    weight_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One execution of a prompt: its samples (one or more, in order), its reward, and what it was asked."""
+
+    rollout_id: int
+    group_id: int
+    problem: Problem
+    samples: tuple[Sample, ...]
+    reward: float
