@@ -145,6 +145,7 @@ class EngineSection(Section):
     max_num_seqs: Positive = 512
     max_num_batched_tokens: Positive = 16384
     kv_cache_gib: Positive = 1
+    threads: Positive = 1
     start_timeout_seconds: Seconds = 300.0
     generate_timeout_seconds: Seconds = 600.0
     max_log_prob_difference: Annotated[float, Field(gt=0)] = 1e-3

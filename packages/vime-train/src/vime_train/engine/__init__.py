@@ -1,1 +1,14 @@
-"""See the package docstring of `vime_train`."""
+"""Rollout engines: the protocol the trainer asks for, and vLLM behind it."""
+
+from vime_train.engine._protocol import Completion, Engine, FinishReason, GenerationRequest
+from vime_train.engine._sampling import EngineError, check_requests, spread_seed
+
+__all__ = [
+    "Completion",
+    "Engine",
+    "EngineError",
+    "FinishReason",
+    "GenerationRequest",
+    "check_requests",
+    "spread_seed",
+]

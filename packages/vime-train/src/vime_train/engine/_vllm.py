@@ -1,0 +1,131 @@
+"""vLLM as a rollout engine. The only module that imports vLLM.
+
+Always true:
+
+- vLLM runs in the calling process, so that the engine lives and dies with its actor;
+- every completion carries the version of the weights that sampled all of its tokens;
+- no state computed under old weights survives `load_weights`: prefix caching is off;
+- weights that vLLM cannot take in place (a tied LM head) are refused, never half loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from vime_train.engine._protocol import Completion, FinishReason, GenerationRequest
+from vime_train.engine._sampling import EngineError, check_requests, spread_seed
+
+if TYPE_CHECKING:
+    from vllm import CompletionOutput
+
+    from vime_train.config import EngineSection
+
+
+class VllmEngine:
+    """An `Engine` that holds one vLLM model; see `vime_train.engine.Engine` for what it promises.
+
+    Args:
+        model_path: Hugging Face directory: config and weights; no tokenizer is needed.
+        section: the run's `[engine]` section.
+        max_model_len: longest sequence, prompt and response, in tokens.
+        seed: seed of vLLM's own start-up; sampling is seeded per call.
+        version: what to call the weights of `model_path`.
+
+    Raises:
+        EngineError: if the model ties its LM head to the embedding.
+
+    Example (needs vLLM and a model directory):
+        >>> engine = VllmEngine("model", section=EngineSection(), max_model_len=96, seed=0)  # doctest: +SKIP
+        >>> engine.generate([request])[0][0].tokens  # doctest: +SKIP
+        (14, 3, 1)
+    """
+
+    def __init__(
+        self, model_path: str, *, section: EngineSection, max_model_len: int, seed: int, version: int = 0
+    ) -> None:
+        refuse_tied_head(model_path)
+        from vllm import LLM
+
+        torch.set_num_threads(section.threads)
+        self._max_model_len = max_model_len
+        self._version = version
+        self._llm = LLM(
+            model=model_path,
+            dtype=section.dtype,
+            max_model_len=max_model_len,
+            max_num_seqs=section.max_num_seqs,
+            max_num_batched_tokens=max(section.max_num_batched_tokens, max_model_len),
+            distributed_executor_backend="uni",
+            enforce_eager=True,
+            enable_prefix_caching=False,
+            skip_tokenizer_init=True,
+            disable_log_stats=True,
+            use_tqdm_on_load=False,
+            seed=seed,
+        )
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[list[Completion]]:
+        """Sample `num_samples` completions of every request; equal requests give equal answers.
+
+        Raises:
+            EngineError: if a request does not fit, with its position.
+        """
+        check_requests(requests, max_model_len=self._max_model_len)
+        if not requests:
+            return []
+        from vllm import SamplingParams
+
+        params = [
+            SamplingParams(
+                n=request.num_samples,
+                max_tokens=request.max_new_tokens,
+                temperature=request.temperature,
+                top_p=request.top_p,
+                logprobs=0,
+                flat_logprobs=True,
+                detokenize=False,
+                stop_token_ids=list(request.stop_token_ids),
+                seed=spread_seed(request.seed),
+            )
+            for request in requests
+        ]
+        prompts = [{"prompt_token_ids": list(request.prompt_tokens)} for request in requests]
+        outputs = self._llm.generate(prompts, params, use_tqdm=False)
+        return [[self._completion(output) for output in request.outputs] for request in outputs]
+
+    def load_weights(self, directory: str, *, version: int) -> None:
+        """Take the weights of a Hugging Face directory in place, and call them `version`."""
+        refuse_tied_head(directory)
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_path": directory})
+        self._version = version
+
+    def close(self) -> None:
+        """Shut vLLM down; the engine serves nothing afterwards."""
+        self._llm.llm_engine.engine_core.shutdown()
+
+    def _completion(self, output: CompletionOutput) -> Completion:
+        return Completion(
+            tokens=tuple(output.token_ids),
+            log_probs=tuple(output.logprobs.logprobs),
+            finish_reason=cast(FinishReason, output.finish_reason),
+            weight_version=self._version,
+        )
+
+
+def refuse_tied_head(directory: str) -> None:
+    """Refuse a model whose LM head is its embedding: vLLM's reload leaves a stale head behind, without an error.
+
+    Raises:
+        EngineError: if the directory's config ties the two (also where the key is absent, which means tied).
+    """
+    path = Path(directory, "config.json")
+    if json.loads(path.read_text()).get("tie_word_embeddings", True):
+        raise EngineError(
+            f"{path} ties the LM head to the embedding; vLLM keeps serving the old head after new weights arrive: "
+            "save the model with `tie_word_embeddings=false` and its own `lm_head.weight`."
+        )
