@@ -1,5 +1,6 @@
 """What a run is: sections, files, overrides, and the checks made before anything starts. Imports no torch."""
 
+from vime_train.config._load import ConfigError, load_config, shipped
 from vime_train.config._sections import (
     AlgorithmSection,
     BatchingSection,
@@ -23,6 +24,7 @@ __all__ = [
     "BatchingSection",
     "CheckpointSection",
     "ClusterSection",
+    "ConfigError",
     "DataSection",
     "EngineSection",
     "EvaluationSection",
@@ -34,4 +36,6 @@ __all__ = [
     "Section",
     "SupervisedSection",
     "TrainSection",
+    "load_config",
+    "shipped",
 ]

@@ -64,17 +64,22 @@ class BatchingSection(Section):
 
     max_tokens_per_gpu: Positive = 4096
     forward_max_tokens_per_gpu: Positive | None = None
+    sequence_align: Positive = 1
+    pack_align: Positive = 1
     objective: Literal["step", "lockstep", "balanced", "pipeline"] = "balanced"
-    remainder: Literal["step", "spread", "drop", "error"] = "step"
     oversize: Literal["alone", "drop", "error"] = "error"
     shortage: Literal["error", "fill"] = "fill"
 
 
 class DataSection(Section):
-    """Where problems come from: the import path of a data source, and what it is called with."""
+    """Where problems come from: the import path of a data source, and what it is called with.
+
+    `max_prompt_tokens` bounds the prompts: a source leaves longer ones out and counts them.
+    """
 
     source: str = "vime_train.data.arithmetic:ArithmeticSums"
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    max_prompt_tokens: Positive = 64
 
 
 class SupervisedSection(Section):
@@ -91,19 +96,29 @@ class RolloutSection(Section):
     """How prompts become rollouts.
 
     One iteration draws `prompts_per_iteration` prompts and runs `rollouts_per_prompt` rollouts of each.
-    A rollout whose first answer is wrong may try again, up to `max_attempts` answers; each answer is a training sample
-    and all answers of a rollout share its id and its reward.
+    A rollout whose answer scores less than `solved_score` may try again, up to `max_attempts` answers; each answer is a
+    training sample and all answers of a rollout share its id and its reward. The score of attempt k counts
+    `retry_reward ** (k - 1)`. `max_retry_tokens` bounds what a retry adds to the conversation besides the answer.
+
+    `group_filter` accepts or rejects a whole group of rollouts; up to `max_draws` times `prompts_per_iteration` prompts
+    are drawn until enough groups are accepted. `drop_zero_variance` leaves groups without variance out of the batch,
+    with the weights of the rest scaled as if they were in it.
     """
 
     prompts_per_iteration: Positive = 32
     rollouts_per_prompt: Positive = 16
     max_attempts: Positive = 2
     retry_reward: Fraction = 0.5
+    solved_score: float = 1.0
+    max_retry_tokens: Count = 1
     temperature: Annotated[float, Field(gt=0)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     max_new_tokens: Positive = 64
     function: str = "vime_train.rollout.attempts:generate_rollouts"
     reward: str | None = None
+    group_reward: str | None = None
+    group_filter: str | None = None
+    max_draws: Positive = 1
     drop_zero_variance: bool = True
 
 
@@ -152,10 +167,15 @@ class EngineSection(Section):
 
 
 class EvaluationSection(Section):
-    """Greedy accuracy on held-out problems; `every = 0` evaluates only before the first and after the last iteration."""
+    """Greedy accuracy on problems that are never trained on.
+
+    `every = 0` evaluates only before the first and after the last iteration. Tune on `split = "validation"`, and the
+    figures of `"held_out"` stay honest.
+    """
 
     problems: Count = 200
     every: Count = 10
+    split: Literal["held_out", "validation"] = "held_out"
 
 
 class CheckpointSection(Section):
@@ -197,3 +217,9 @@ class RunConfig(Section):
     def rollouts_per_iteration(self) -> int:
         """Rollouts that one iteration generates, before any filter."""
         return self.rollout.prompts_per_iteration * self.rollout.rollouts_per_prompt
+
+    @property
+    def max_sample_tokens(self) -> int:
+        """The longest sample that can arise: a full prompt, full answers, and a full retry before each further one."""
+        answers = self.rollout.max_attempts * self.rollout.max_new_tokens
+        return self.data.max_prompt_tokens + answers + (self.rollout.max_attempts - 1) * self.rollout.max_retry_tokens

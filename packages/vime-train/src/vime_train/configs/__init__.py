@@ -1,1 +1,1 @@
-"""See the package docstring of `vime_train`."""
+"""Configurations that come with the package; `vime-train run arithmetic.toml` finds them by name."""

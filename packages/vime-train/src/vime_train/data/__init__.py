@@ -1,1 +1,18 @@
-"""See the package docstring of `vime_train`."""
+"""Where problems come from: data sources, tokenizers, and the small model that the program can make itself."""
+
+from vime_train.data._char_tokenizer import CharTokenizer
+from vime_train.data._hf_model import hf_config, make_model, weight_shapes
+from vime_train.data._hf_tokenizer import HfTokenizer
+from vime_train.data._load import load_source
+from vime_train.data._protocol import DataSource, Tokenizer
+
+__all__ = [
+    "CharTokenizer",
+    "DataSource",
+    "HfTokenizer",
+    "Tokenizer",
+    "hf_config",
+    "load_source",
+    "make_model",
+    "weight_shapes",
+]

@@ -1,1 +1,41 @@
-"""See the package docstring of `vime_train`."""
+"""From prompts to training samples: generation, rewards, filters, and the plan, all before any trainer is involved."""
+
+from vime_train.rollout._assemble import IterationBatch, assemble
+from vime_train.rollout._batch import RankBatch
+from vime_train.rollout._collect import Collected, Collector, RolloutError
+from vime_train.rollout._context import RolloutContext
+from vime_train.rollout._evaluate import Evaluation, evaluate
+from vime_train.rollout._groups import by_group, reward_varies, split_zero_variance
+from vime_train.rollout._plan import parallel_layout, plan, step_sizes
+from vime_train.rollout._rewards import Answer, GroupReward, RewardError, load_reward
+from vime_train.rollout._samples import Problem, Rollout, Sample, Status
+from vime_train.rollout._supervised import supervised_batches
+from vime_train.rollout.attempts import generate_rollouts
+
+__all__ = [
+    "Answer",
+    "Collected",
+    "Collector",
+    "Evaluation",
+    "GroupReward",
+    "IterationBatch",
+    "Problem",
+    "RankBatch",
+    "RewardError",
+    "Rollout",
+    "RolloutContext",
+    "RolloutError",
+    "Sample",
+    "Status",
+    "assemble",
+    "by_group",
+    "evaluate",
+    "generate_rollouts",
+    "load_reward",
+    "parallel_layout",
+    "plan",
+    "reward_varies",
+    "split_zero_variance",
+    "step_sizes",
+    "supervised_batches",
+]

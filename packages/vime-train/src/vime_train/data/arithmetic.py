@@ -1,0 +1,147 @@
+"""Sums of labelled digits: a task that a model of 130,000 parameters can learn, and whose answers can be checked.
+
+A problem is `a7b1c1d4=`. A worked answer keeps a running total, `a7,7b1,8c1,9d4,13#13`; a lazy one only estimates,
+`#10`. The reward is 1 when exactly one `#` is followed by the right number and the answer ends by itself.
+
+Always true: the split of a problem depends on its prompt alone, so no problem is ever in two splits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from vime_train.data._char_tokenizer import CharTokenizer
+from vime_train.data._protocol import Tokenizer
+from vime_train.rollout import Problem
+
+LABELS = "abcdefghij"
+ALPHABET = "0123456789" + LABELS + ",=#?"
+RETRY_MARKER = "?"
+Split = Literal["train", "validation", "held_out"]
+
+
+def split_of(prompt: str) -> Split:
+    """A tenth of all prompts is held out, another tenth is for validation; decided by a hash of the prompt.
+
+    >>> split_of("a7b1="), split_of("a7b1=")
+    ('train', 'train')
+    """
+    bucket = hashlib.sha256(prompt.encode()).digest()[0]
+    if bucket < 26:
+        return "held_out"
+    return "validation" if bucket < 52 else "train"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArithmeticSums:
+    """The data source of the shipped `arithmetic.toml`.
+
+    `lazy_steps` is the number of supervised steps at the end in which the teacher only estimates, the more often the
+    longer the problem; `retry_share` is the share of supervised examples that answer after a wrong first answer.
+    """
+
+    min_terms: int = 2
+    max_terms: int = 8
+    largest_term: int = 9
+    lazy_steps: int = 50
+    retry_share: float = 0.25
+    tokenizer: Tokenizer | None = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_terms <= self.max_terms <= len(LABELS):
+            raise ValueError(
+                f"min_terms={self.min_terms} and max_terms={self.max_terms} must satisfy "
+                f"1 <= min_terms <= max_terms <= {len(LABELS)}."
+            )
+        if not 2 <= self.largest_term <= 9:
+            raise ValueError(f"largest_term must be a digit from 2 to 9, got {self.largest_term}.")
+        if self.tokenizer is None:
+            object.__setattr__(self, "tokenizer", CharTokenizer(alphabet=ALPHABET))
+
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """The end of sequence."""
+        return (self.tokenizer.eos_token_id,)
+
+    def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
+        """Training problems `start` to `start + count - 1` of the endless sequence of `seed`."""
+        return [self._draw(f"train-{seed}-{index}", "train") for index in range(start, start + count)]
+
+    def validation(self, count: int) -> list[Problem]:
+        """Problems for tuning."""
+        return self._distinct(count, "validation")
+
+    def held_out(self, count: int) -> list[Problem]:
+        """Problems for the reported figures."""
+        return self._distinct(count, "held_out")
+
+    def worked_example(
+        self, problem: Problem, rng: random.Random, *, remaining_steps: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Prompt and answer; some prompts hold a wrong first answer and the retry marker."""
+        terms = _terms(problem)
+        lazy = remaining_steps < self.lazy_steps and rng.random() < min(0.8, 0.15 * (len(terms) - 1))
+        prompt = problem.prompt_tokens
+        if rng.random() < self.retry_share:
+            prompt = self.retry_prompt(prompt, self._answer_tokens(f"#{_wrong_estimate(terms, rng)}"))
+            lazy = False
+        return prompt, self._answer_tokens(_estimate(terms) if lazy else _worked(terms))
+
+    def retry_prompt(self, prompt_tokens: tuple[int, ...], answer_tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """Prompt, first answer and the retry marker."""
+        return prompt_tokens + answer_tokens + self.tokenizer.encode(RETRY_MARKER)
+
+    def score(self, problem: Problem, answer: str, *, finished: bool) -> float:
+        """1 when the answer ended and the number after its only `#` is right, else 0."""
+        parts = answer.split("#")
+        return float(finished and len(parts) == 2 and parts[1] == problem.answer)
+
+    def _answer_tokens(self, text: str) -> tuple[int, ...]:
+        return (*self.tokenizer.encode(text), self.tokenizer.eos_token_id)
+
+    def _draw(self, key: str, split: Split) -> Problem:
+        rng = random.Random(key)
+        while True:
+            terms = [rng.randint(1, self.largest_term) for _ in range(rng.randint(self.min_terms, self.max_terms))]
+            prompt = "".join(f"{LABELS[place]}{term}" for place, term in enumerate(terms)) + "="
+            if split_of(prompt) == split:
+                return Problem(
+                    problem_id=prompt,
+                    prompt=prompt,
+                    answer=str(sum(terms)),
+                    prompt_tokens=self.tokenizer.encode(prompt),
+                    metadata={"terms": len(terms)},
+                )
+
+    def _distinct(self, count: int, split: Split) -> list[Problem]:
+        found: dict[str, Problem] = {}
+        index = 0
+        while len(found) < count and index < 20 * count + 1000:
+            problem = self._draw(f"{split}-{index}", split)
+            found.setdefault(problem.problem_id, problem)
+            index += 1
+        return list(found.values())
+
+
+def _terms(problem: Problem) -> list[int]:
+    return [int(digit) for digit in problem.prompt[1:-1:2]]
+
+
+def _worked(terms: list[int]) -> str:
+    total, text = 0, ""
+    for place, term in enumerate(terms):
+        total += term
+        text += f"{LABELS[place]}{term},{total}"
+    return f"{text}#{total}"
+
+
+def _estimate(terms: list[int]) -> str:
+    return f"#{(sum(terms) + 5) // 10 * 10}"
+
+
+def _wrong_estimate(terms: list[int], rng: random.Random) -> int:
+    total = sum(terms)
+    return rng.choice([guess for guess in range(max(1, total - 9), total + 10) if guess != total])

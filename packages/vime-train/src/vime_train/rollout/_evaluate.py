@@ -1,0 +1,56 @@
+"""Greedy accuracy on problems that are never trained on. Always true: one first attempt per problem, at temperature 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vime_train.engine import GenerationRequest
+from vime_train.rollout._rewards import Answer, load_reward
+
+if TYPE_CHECKING:
+    from vime_train.config import RunConfig
+    from vime_train.data import DataSource
+    from vime_train.engine import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Mean score of greedy answers, how many there were, and their mean length in tokens."""
+
+    accuracy: float
+    problems: int
+    mean_length: float
+
+
+def evaluate(engine: Engine, source: DataSource, config: RunConfig) -> Evaluation:
+    """Greedy score on `evaluation.problems` problems of the split that `evaluation.split` names."""
+    split = source.held_out if config.evaluation.split == "held_out" else source.validation
+    problems = split(config.evaluation.problems)
+    requests = [
+        GenerationRequest(
+            prompt_tokens=problem.prompt_tokens,
+            num_samples=1,
+            temperature=0.0,
+            top_p=1.0,
+            max_new_tokens=config.rollout.max_new_tokens,
+            stop_token_ids=source.stop_token_ids,
+            seed=0,
+        )
+        for problem in problems
+    ]
+    completions = [completion for answers in engine.generate(requests) for completion in answers]
+    reward = load_reward(config.rollout, source)
+    scores = [
+        reward(
+            problem,
+            [Answer(text=source.tokenizer.decode(completion.tokens), finished=completion.finish_reason == "stop")],
+        )[0]
+        for problem, completion in zip(problems, completions, strict=True)
+    ]
+    count = len(problems)
+    return Evaluation(
+        accuracy=sum(scores) / max(1, count),
+        problems=count,
+        mean_length=sum(len(completion.tokens) for completion in completions) / max(1, count),
+    )

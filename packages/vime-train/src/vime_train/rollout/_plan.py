@@ -1,0 +1,58 @@
+"""The plan of one iteration: how many rollouts each optimizer step takes, and which sample runs where.
+
+Always true of `step_sizes(n, steps)`: they sum to `n`, differ by at most one, and none is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vime_schedule import ParallelLayout, Schedule, TokenBudget, build_dp_schedule
+
+if TYPE_CHECKING:
+    from vime_train.config import LayoutSection, RunConfig
+    from vime_train.rollout._samples import Sample
+
+
+def parallel_layout(section: LayoutSection) -> ParallelLayout:
+    """The layout as the planner names it."""
+    return ParallelLayout(
+        dp=section.dp,
+        cp=section.cp,
+        tp=section.tp,
+        pp=section.pp,
+        vpp=section.vpp,
+        microbatch_group_size_per_vp_stage=section.microbatch_group_size_per_vp_stage,
+    )
+
+
+def step_sizes(num_rollouts: int, num_steps: int) -> list[int]:
+    """Rollouts per optimizer step, spread evenly; fewer steps when there are fewer rollouts than steps.
+
+    >>> step_sizes(10, 4), step_sizes(2, 4)
+    ([3, 3, 2, 2], [1, 1])
+    """
+    steps = min(num_rollouts, num_steps)
+    if steps == 0:
+        return []
+    size, larger = divmod(num_rollouts, steps)
+    return [size + (step < larger) for step in range(steps)]
+
+
+def plan(samples: Sequence[Sample], config: RunConfig, *, global_batch_sizes: Sequence[int]) -> Schedule:
+    """The schedule of all samples over the DP ranks, made once for the whole batch."""
+    return build_dp_schedule(
+        [len(sample.tokens) for sample in samples],
+        layout=parallel_layout(config.layout),
+        batching=TokenBudget(
+            max_tokens_per_gpu=config.batching.max_tokens_per_gpu,
+            sequence_align=config.batching.sequence_align,
+            pack_align=config.batching.pack_align,
+        ),
+        global_batch_size=list(global_batch_sizes),
+        rollout_ids=[sample.rollout_id for sample in samples],
+        objective=config.batching.objective,
+        oversize=config.batching.oversize,
+        shortage=config.batching.shortage,
+    )
