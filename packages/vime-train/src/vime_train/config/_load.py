@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from vime_train.config._sections import RunConfig
 
 Tree = dict[str, Any]
+SHIPPED = Path(__file__).parent.parent / "configs"
 
 
 class ConfigError(ValueError):
@@ -35,13 +36,18 @@ def load_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ())
     tree: Tree = {}
     origins: dict[tuple[str, ...], str] = {}
     for file in files:
-        _overlay(tree, _read(Path(file)), str(file), origins)
+        _overlay(tree, _read(_find(Path(file))), str(file), origins)
     for override in overrides:
         _overlay(tree, _parse_override(override), f"--set {override}", origins)
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(problem, origins) for problem in error.errors())) from error
+
+
+def _find(path: Path) -> Path:
+    """The file itself, or the shipped configuration of that bare name."""
+    return path if path.exists() or path.name != str(path) or path.name not in shipped() else SHIPPED / path.name
 
 
 def _read(path: Path) -> Tree:
@@ -57,8 +63,7 @@ def _read(path: Path) -> Tree:
 
 def shipped() -> list[str]:
     """Names of the configurations that come with the package."""
-    folder = Path(__file__).parent.parent / "configs"
-    return sorted(path.name for path in folder.glob("*.toml"))
+    return sorted(path.name for path in SHIPPED.glob("*.toml"))
 
 
 def _parse_override(override: str) -> Tree:

@@ -73,7 +73,8 @@ def _cut(
     schedule: Schedule,
 ) -> tuple[RankBatch, ...]:
     mask_sums = tuple(
-        sum(sum(samples[position].loss_mask) for position in step.positions) for step in schedule.steps
+        sum(sum(samples[position].loss_mask) for rank in step.micro_batches for bin_ in rank for position in bin_)
+        for step in schedule.steps
     )
     batches = []
     for rank in range(schedule.layout.dp):

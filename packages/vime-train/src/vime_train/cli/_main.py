@@ -1,0 +1,45 @@
+"""`vime-train`: parse, run one command, answer with an exit code.
+
+Always true: a mistake of the user is one message on the error stream and exit code 2; Ctrl-C is exit code 130.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from vime_train.config import ConfigError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.command(arguments))
+    except ConfigError as error:
+        print(f"vime-train: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("vime-train: interrupted.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="vime-train", description="Train language models by reinforcement learning.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    run = commands.add_parser("run", help="train as a configuration says")
+    run.add_argument("config", nargs="*", help="TOML files, each laid over the ones before it")
+    run.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
+    run.set_defaults(command=_run)
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from vime_train.config import load_config
+
+    config = load_config(arguments.config, arguments.overrides)
+    from vime_train.controller import run
+
+    run(config)
+    return 0
