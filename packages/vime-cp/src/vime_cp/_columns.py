@@ -1,0 +1,141 @@
+"""Columns of a micro-batch: values per token or per response token, into and out of the packed stream.
+
+A column enters whole, one tensor per sample as the rollout produced it, and is laid out exactly as the tokens were.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from ._collectives import Gradient
+from ._packing_checks import check_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Int, Shaped
+    from torch import Tensor
+
+    from ._packing import PackedMicroBatch
+
+
+def pack_response(
+    values: Sequence[Shaped[Tensor, "response ..."]], micro_batch: PackedMicroBatch, *, fill: float = 0
+) -> Shaped[Tensor, "local ..."]:
+    """One value per response token (old log-probs, advantages, ...), placed where this rank scores that token.
+
+    Args:
+        values: for each sample the whole response's values.
+        micro_batch: the micro-batch with the same samples in the same order.
+        fill: stands at places that score nothing.
+    """
+    check_columns("pack_response", "values", values, micro_batch.response_lengths, "response_lengths")
+    return _place(values, micro_batch.responses.at_place, fill)
+
+
+def pack_tokens(
+    values: Sequence[Shaped[Tensor, "total ..."]], micro_batch: PackedMicroBatch, *, fill: float = 0
+) -> Shaped[Tensor, "local ..."]:
+    """One value per token, placed where this rank holds that token as input (not where it predicts it).
+
+    Args:
+        values: for each sample the values of prompt and response.
+        micro_batch: the micro-batch with the same samples in the same order.
+        fill: stands at padding.
+    """
+    check_columns("pack_tokens", "values", values, micro_batch.total_lengths, "total_lengths")
+    return _place(values, micro_batch.token_index, fill)
+
+
+def pack_routed_experts(
+    experts: Sequence[Int[Tensor, "forwarded layers topk"]],
+    micro_batch: PackedMicroBatch,
+    *,
+    num_layers: int,
+    topk: int,
+    num_experts: int,
+) -> Int[Tensor, "local layers topk"]:
+    """Experts that each token was routed to during generation, for replay in training.
+
+    A sample's last token was sampled but never forwarded, so samples have ``tokens - 1`` rows. That token and
+    padding get consecutive experts, all distinct within a row, which keeps the experts' load even.
+
+    Args:
+        experts: for each sample ``[tokens - 1, layers, topk]``.
+        micro_batch: the micro-batch with the same samples in the same order.
+        num_layers: layers with experts.
+        topk: experts per token and layer.
+        num_experts: experts to choose from, at least ``topk``.
+    """
+    lengths = [length - 1 for length in micro_batch.total_lengths]
+    check_columns("pack_routed_experts", "experts", experts, lengths, "total_lengths - 1")
+    if experts and experts[0].shape[1:] != (num_layers, topk):
+        raise ValueError(
+            f"pack_routed_experts: experts[0] has shape {tuple(experts[0].shape)} but num_layers is {num_layers} "
+            f"and topk is {topk}: give [tokens - 1, layers, topk]"
+        )
+    if topk > num_experts:
+        raise ValueError(f"pack_routed_experts: topk is {topk} but num_experts is {num_experts}: lower topk")
+    index = micro_batch.token_index
+    spread = torch.arange(len(index) * topk, device=index.device).view(-1, 1, topk) % num_experts
+    if not experts:
+        return spread.expand(-1, num_layers, -1)
+    unforwarded = experts[0].new_full((1, num_layers, topk), -1)
+    placed = _place([torch.cat([rows, unforwarded]) for rows in experts], index, -1)
+    return torch.where(placed < 0, spread.to(placed.dtype), placed)
+
+
+def unpack_response(
+    local: Shaped[Tensor, "local ..."], micro_batch: PackedMicroBatch
+) -> list[Shaped[Tensor, "scored ..."]]:
+    """The values of the response tokens that this rank scores, per sample and in order; no collective.
+
+    The pieces are views of one slice of ``local``, also where they are empty, so they keep its graph.
+    """
+    _check_local("unpack_response", local, micro_batch)
+    responses = micro_batch.responses
+    places = responses.places[: responses.count]
+    counts = torch.bincount(micro_batch.sample_index[places], minlength=micro_batch.num_samples)
+    return list(torch.split(local[places], counts.tolist()))
+
+
+def gather_responses(
+    local: Shaped[Tensor, "local ..."], micro_batch: PackedMicroBatch, *, gradient: Gradient
+) -> list[Shaped[Tensor, "response ..."]]:
+    """The values of all response tokens of every sample, on every rank, by one collective for the whole micro-batch.
+
+    A first token without a prompt, which nobody scores, gets 0.
+
+    Args:
+        local: one value per local place; several columns go in one collective as ``[local, columns]``.
+        micro_batch: the micro-batch that ``local`` was computed on; all ranks call with theirs.
+        gradient: ``"partial"`` where each rank's loss is its share of one sum, ``"replicated"`` where all ranks
+            compute the same loss from the result, ``"none"`` for a result without graph.
+    """
+    _check_local("gather_responses", local, micro_batch)
+    responses = micro_batch.responses
+    values = responses.gather(local[responses.places], micro_batch.cp, gradient=gradient)
+    return list(torch.split(values, list(micro_batch.response_lengths)))
+
+
+def _place(values: Sequence[Tensor], index: Tensor, fill: float) -> Tensor:
+    """The values' concatenation at ``index``, and ``fill`` where it is -1."""
+    if not values:
+        return torch.full(index.shape, fill, dtype=torch.get_default_dtype(), device=index.device)
+    flat = torch.cat([*values, values[0].new_full((1, *values[0].shape[1:]), fill)])
+    return flat[index]
+
+
+def _check_local(where: str, local: Tensor, micro_batch: PackedMicroBatch) -> None:
+    if local.dim() == 0 or len(local) != micro_batch.local_length:
+        raise ValueError(
+            f"{where}: local has shape {tuple(local.shape)} but the micro-batch holds {micro_batch.local_length} "
+            f"places on cp rank {micro_batch.cp.rank}: give one value per place, [local, ...]"
+        )
+    if local.device != micro_batch.mask.device:
+        raise ValueError(
+            f"{where}: local is on {local.device} but the micro-batch on {micro_batch.mask.device}: "
+            f"move them to one device"
+        )
