@@ -112,7 +112,7 @@ def _interleaved(forward: list[float], backward: list[float], pp: int, vpp: int,
             done[s] = clock
         if 0 <= top - last < total:
             left[top - last] = sent[last]
-        if 0 <= tick:
+        if tick >= 0:
             returned[tick] = done[0]
     return max(done)
 
@@ -134,6 +134,6 @@ def _check_interleaving(count: int, pp: int, group: int) -> None:
     """Refuse what Megatron's interleaved schedule refuses."""
     if not (pp <= group <= count and (count % group == 0 or count % group >= pp)):
         raise ScheduleError(
-            f"{count} micro-batches cannot be interleaved over pp={pp} with microbatch_group_size_per_vp_stage={group}: "
-            f"needs pp <= group <= M and M % group either 0 or at least pp; change the number of micro-batches."
+            f"{count} micro-batches cannot be interleaved over pp={pp} with group={group}: the schedule needs "
+            "pp <= group <= M, and M % group either 0 or at least pp; plan another number of micro-batches."
         )

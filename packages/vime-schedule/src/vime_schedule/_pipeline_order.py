@@ -3,7 +3,7 @@
 Laws
 - Every stage runs each (chunk, micro-batch) once forward and, when training, once backward, never backward first.
 - A backward order is the forward order with the chunks reversed.
-- With a legal number of micro-batches the orders of all stages fit together: no stage waits for a stage that waits for it.
+- With a legal number of micro-batches the orders of all stages fit together: none waits for one that waits for it.
 
 Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (SC 2021),
 section 2.2, and the argument checks of Megatron-core 0.16 for `microbatch_group_size_per_vp_stage`.
