@@ -13,19 +13,24 @@
 
 from vime_schedule._batching import FixedSize, TokenBudget
 from vime_schedule._build import build_dp_schedule
+from vime_schedule._calibrate import Calibration, calibrate
 from vime_schedule._costs import PolynomialCost, token_cost
 from vime_schedule._costs_flops import FlopsCost
 from vime_schedule._errors import ScheduleError
 from vime_schedule._global_batch import compute_dynamic_global_batch_size
 from vime_schedule._layout import ParallelLayout
+from vime_schedule._pipeline import PipelineTimeline, simulate
+from vime_schedule._pipeline_makespan import pipeline_makespan
 from vime_schedule._report import ScheduleReport, StepReport
 from vime_schedule._schedule import RankSchedule, Schedule
 from vime_schedule._step import Reason, StepBounds, StepSchedule
 
 __all__ = [
+    "Calibration",
     "FixedSize",
     "FlopsCost",
     "ParallelLayout",
+    "PipelineTimeline",
     "PolynomialCost",
     "RankSchedule",
     "Reason",
@@ -37,6 +42,9 @@ __all__ = [
     "StepSchedule",
     "TokenBudget",
     "build_dp_schedule",
+    "calibrate",
     "compute_dynamic_global_batch_size",
+    "pipeline_makespan",
+    "simulate",
     "token_cost",
 ]
