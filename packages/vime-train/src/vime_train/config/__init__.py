@@ -1,6 +1,10 @@
 """What a run is: sections, files, overrides, and the checks made before anything starts. Imports no torch."""
 
-from vime_train.config._load import ConfigError, load_config, shipped
+from vime_train.config._errors import ConfigError
+from vime_train.config._launch import check_launch, launch_problems
+from vime_train.config._load import load_config, shipped
+from vime_train.config._machine import Machine
+from vime_train.config._native import data_parallel_fields, native_problems, transformer_fields
 from vime_train.config._sections import (
     AlgorithmSection,
     BatchingSection,
@@ -18,6 +22,7 @@ from vime_train.config._sections import (
     SupervisedSection,
     TrainSection,
 )
+from vime_train.config._shape import ModelShape
 
 __all__ = [
     "AlgorithmSection",
@@ -29,13 +34,20 @@ __all__ = [
     "EngineSection",
     "EvaluationSection",
     "LayoutSection",
+    "Machine",
     "ModelSection",
+    "ModelShape",
     "OptimizerSection",
     "RolloutSection",
     "RunConfig",
     "Section",
     "SupervisedSection",
     "TrainSection",
+    "check_launch",
+    "data_parallel_fields",
+    "launch_problems",
     "load_config",
+    "native_problems",
     "shipped",
+    "transformer_fields",
 ]

@@ -3,8 +3,8 @@
 Always true:
 
 - files are laid over each other in order, table by table; a later value wins, and overrides win over files;
-- an unknown key, a wrong type or a broken file is one `ConfigError` that names the file (or `--set`), the key, the value
-  given, what is needed, and for an unknown key the nearest known one.
+- an unknown key, a wrong type or a broken file is one `ConfigError` that names the file (or `--set`), the key, the
+  value given, what is needed, and for an unknown key the nearest known one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from vime_train.config._errors import ConfigError
 from vime_train.config._sections import RunConfig
 
 Tree = dict[str, Any]
 SHIPPED = Path(__file__).parent.parent / "configs"
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot work, and what to do."""
 
 
 def load_config(files: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> RunConfig:

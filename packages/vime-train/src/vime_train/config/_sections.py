@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -135,13 +135,23 @@ class AlgorithmSection(Section):
 
 
 class OptimizerSection(Section):
-    """Adam and its schedule. Learning rates of the RL part; the supervised part has its own."""
+    """Adam and its schedule. Learning rates of the RL part; the supervised part has its own.
+
+    Any other field of Megatron's `OptimizerConfig` may stand here under its own name: see `native`.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     lr: Annotated[float, Field(gt=0)] = 3e-4
     adam_beta1: Fraction = 0.9
     adam_beta2: Fraction = 0.98
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     clip_grad: Annotated[float, Field(gt=0)] = 1.0
+
+    @property
+    def native(self) -> dict[str, JsonValue]:
+        """The other fields of Megatron's `OptimizerConfig` that were given, checked at launch by name and type."""
+        return dict(self.model_extra or {})
 
 
 class TrainSection(Section):
@@ -153,7 +163,11 @@ class TrainSection(Section):
 
 
 class EngineSection(Section):
-    """The rollout engines (vLLM)."""
+    """The rollout engines (vLLM).
+
+    An engine that dies is started again, up to `max_restarts` times. `max_log_prob_difference` is the largest
+    difference between the engines' and the trainers' log-probs of a sampled token that a run goes on with.
+    """
 
     engines: Positive = 1
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -161,6 +175,7 @@ class EngineSection(Section):
     max_num_batched_tokens: Positive = 16384
     kv_cache_gib: Positive = 1
     threads: Positive = 1
+    max_restarts: Count = 3
     start_timeout_seconds: Seconds = 300.0
     generate_timeout_seconds: Seconds = 600.0
     max_log_prob_difference: Annotated[float, Field(gt=0)] = 1e-3
@@ -186,15 +201,23 @@ class CheckpointSection(Section):
 
 
 class ClusterSection(Section):
-    """Where the run lives. `address = "local"` starts Ray on this machine, on loopback only."""
+    """Where the run lives. `address = "local"` starts Ray on this machine, on loopback only.
+
+    `gpus_per_process` is what Ray reserves for each trainer rank and each engine; 0 runs on CPUs.
+    """
 
     address: str = "local"
+    gpus_per_process: Annotated[float, Field(ge=0)] = 0
     start_timeout_seconds: Seconds = 120.0
     train_timeout_seconds: Seconds = 1800.0
 
 
 class RunConfig(Section):
-    """Everything a run is told."""
+    """Everything a run is told.
+
+    `[megatron]` holds fields of Megatron's `TransformerConfig` and `DistributedDataParallelConfig`, `[vllm]` those of
+    vLLM's `EngineArgs`, under the vendors' own names; both are checked at launch against the installed sources.
+    """
 
     name: str = "run"
     seed: Count = 0
@@ -212,6 +235,8 @@ class RunConfig(Section):
     evaluation: EvaluationSection = EvaluationSection()
     checkpoint: CheckpointSection = CheckpointSection()
     cluster: ClusterSection = ClusterSection()
+    megatron: dict[str, JsonValue] = Field(default_factory=dict)
+    vllm: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property
     def rollouts_per_iteration(self) -> int:

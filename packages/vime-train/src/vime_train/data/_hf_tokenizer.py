@@ -14,7 +14,9 @@ class HfTokenizer:
 
         self._tokenizer: Any = AutoTokenizer.from_pretrained(directory, local_files_only=True)
         if self._tokenizer.eos_token_id is None:
-            raise ValueError(f"the tokenizer in {directory} has no end-of-sequence token: set `eos_token` in its files.")
+            raise ValueError(
+                f"the tokenizer in {directory} has no end-of-sequence token: set `eos_token` in its files."
+            )
 
     @property
     def eos_token_id(self) -> int:

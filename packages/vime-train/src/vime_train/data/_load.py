@@ -27,4 +27,6 @@ def load_source(section: DataSection, *, model_path: str | None = None) -> DataS
     try:
         return cast("DataSource", factory(tokenizer=tokenizer, **section.options))
     except TypeError as error:
-        raise PluginError(f"data.source = {section.source!r} refused data.options = {section.options}: {error}") from error
+        raise PluginError(
+            f"data.source = {section.source!r} refused data.options = {section.options}: {error}"
+        ) from error

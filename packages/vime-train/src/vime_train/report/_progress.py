@@ -43,7 +43,9 @@ def describe(values: Mapping[str, float]) -> str:
     'reward 0.500'
     """
     shown = [(label, values[name]) for name, label in SHOWN.items() if name in values]
-    return "  ".join(f"{label} {value:.1e}" if 0 < abs(value) < 1e-3 else f"{label} {value:.3f}" for label, value in shown)
+    return "  ".join(
+        f"{label} {value:.1e}" if 0 < abs(value) < 1e-3 else f"{label} {value:.3f}" for label, value in shown
+    )
 
 
 class PlainProgress:

@@ -24,9 +24,9 @@ from vime_train.rollout._plan import plan, step_sizes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
     from vime_metrics import Metric
     from vime_schedule import Schedule
-
     from vime_train.config import RunConfig
     from vime_train.rollout._samples import Rollout, Sample
 

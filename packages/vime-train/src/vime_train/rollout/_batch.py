@@ -1,4 +1,4 @@
-"""What one trainer rank receives for one iteration: its samples as columns, its part of the plan, and the step's weights.
+"""What one trainer rank receives for one iteration: its samples as columns, its part of the plan, the step's weights.
 
 Always true of a rank batch:
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
     from vime_schedule import RankSchedule
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from vime_metrics import Sum
-
 from vime_train.plugins import PluginError, resolve
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._groups import by_group
@@ -23,7 +22,6 @@ from vime_train.rollout._samples import Problem, Rollout
 
 if TYPE_CHECKING:
     from vime_metrics import Metric
-
     from vime_train.config import RunConfig
     from vime_train.data import DataSource
     from vime_train.engine import Engine

@@ -1,4 +1,7 @@
-"""Greedy accuracy on problems that are never trained on. Always true: one first attempt per problem, at temperature 0."""
+"""Greedy accuracy on problems that are never trained on.
+
+Always true: one first attempt per problem, at temperature 0.
+"""
 
 from __future__ import annotations
 

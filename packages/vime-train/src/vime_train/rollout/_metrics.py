@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vime_metrics import Count, Max, Mean, Min, Quantiles, Sum
-
 from vime_train.rollout._groups import by_group
 
 if TYPE_CHECKING:
     from vime_metrics import Metric
     from vime_schedule import Schedule
-
     from vime_train.rollout._samples import Rollout
 
 

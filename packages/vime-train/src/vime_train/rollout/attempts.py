@@ -4,7 +4,7 @@ Always true of the rollouts:
 
 - one per problem and per `rollout.rollouts_per_prompt`, in that order, ids counted from the context;
 - a rollout has one sample per attempt; only the attempt's own tokens are its response;
-- the reward of a rollout is the best over its attempts of `retry_reward ** (attempt - 1) * score`, and its samples share it.
+- the reward of a rollout is the best over its attempts of `retry_reward ** (attempt - 1) * score`; its samples share it.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ def _may_answer(draft: _Draft, context: RolloutContext) -> bool:
     return not draft.solved and room >= context.config.rollout.max_new_tokens
 
 
-def _answer(
-    drafts: Sequence[_Draft], attempt: int, engine: Engine, context: RolloutContext
-) -> list[Completion]:
+def _answer(drafts: Sequence[_Draft], attempt: int, engine: Engine, context: RolloutContext) -> list[Completion]:
     """One completion per draft; first attempts at one problem share a request, so that the engine shares the prompt."""
     section = context.config.rollout
     requests: list[GenerationRequest] = []
@@ -117,9 +115,7 @@ def _score(drafts: list[_Draft], pending: Sequence[int], attempt: int, context: 
 
 def _text(draft: _Draft, context: RolloutContext) -> Answer:
     completion = draft.attempts[-1][1]
-    return Answer(
-        text=context.source.tokenizer.decode(completion.tokens), finished=completion.finish_reason == "stop"
-    )
+    return Answer(text=context.source.tokenizer.decode(completion.tokens), finished=completion.finish_reason == "stop")
 
 
 def _rollout(draft: _Draft) -> Rollout:

@@ -1,0 +1,49 @@
+"""Everything that is checked before Ray or torch start.
+
+Always true of a configuration that passes: the model divides by the layout, the machine has the room, the batch
+arithmetic works for every length that can arise, native fields exist and fit, and the packages are installed.
+All problems are told at once, each with its numbers and its remedy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vime_train.config._batch_checks import batch_problems
+from vime_train.config._engine_checks import engine_problems
+from vime_train.config._errors import ConfigError
+from vime_train.config._layout_checks import layout_problems
+from vime_train.config._machine import NEEDED_MODULES, Machine
+from vime_train.config._native import native_problems
+from vime_train.config._shape import ModelShape
+
+if TYPE_CHECKING:
+    from vime_train.config._sections import RunConfig
+
+
+def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -> list[str]:
+    """One sentence per reason why this run cannot work on this machine."""
+    return [
+        *(f"the module {name!r} is not installed: {NEEDED_MODULES[name]}." for name in machine.missing_modules),
+        *layout_problems(config, shape, machine),
+        *batch_problems(config, shape),
+        *engine_problems(config, shape, machine),
+        *native_problems(config),
+    ]
+
+
+def check_launch(config: RunConfig, *, machine: Machine | None = None, vocab_size: int | None = None) -> None:
+    """Refuse what cannot work.
+
+    Args:
+        config: the run.
+        machine: where it would run; by default here.
+        vocab_size: entries of the tokenizer, where the data source brings it.
+
+    Raises:
+        ConfigError: with one line per problem.
+    """
+    shape = ModelShape.of(config.model, vocab_size=vocab_size)
+    problems = launch_problems(config, machine=machine or Machine.here(), shape=shape)
+    if problems:
+        raise ConfigError("\n".join(problems))

@@ -1,0 +1,89 @@
+"""Launch checks of the layout: does the model divide, does the machine hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vime_train.config._machine import Machine
+    from vime_train.config._sections import RunConfig
+    from vime_train.config._shape import ModelShape
+
+RANKS_PER_CORE = 8
+TRAINER_GIB = 0.7
+ENGINE_GIB = 2.3
+"""Resident memory of one process on a CPU, small model: measured on the shipped demo."""
+
+
+def layout_problems(config: RunConfig, shape: ModelShape, machine: Machine) -> Iterator[str]:
+    """One sentence per way in which the layout cannot work."""
+    yield from _tensor_parallel(config, shape)
+    yield from _pipeline(config, shape)
+    yield from _room_on_gpus(config, machine) if machine.gpus else _room_on_cpu(config, machine)
+
+
+def _tensor_parallel(config: RunConfig, shape: ModelShape) -> Iterator[str]:
+    tp = config.layout.tp
+    sizes = {
+        "attention heads": shape.num_attention_heads,
+        "key/value heads": shape.num_key_value_heads,
+        "vocabulary entries": shape.vocab_size,
+    }
+    for name, size in sizes.items():
+        if size is not None and size % tp:
+            divisors = ", ".join(str(divisor) for divisor in range(1, tp + 1) if size % divisor == 0)
+            yield (
+                f"layout.tp = {tp}: the model's {size} {name} ({shape.origin}) are not divisible by {tp}; "
+                f"use tp = {divisors.replace(', ', ' or ')}."
+            )
+
+
+def _pipeline(config: RunConfig, shape: ModelShape) -> Iterator[str]:
+    layout, layers = config.layout, shape.num_hidden_layers
+    stages = layout.pp * layout.vpp
+    if layers % stages:
+        yield (
+            f"layout.pp = {layout.pp}, layout.vpp = {layout.vpp}: {layers} layers ({shape.origin}) cannot be cut into "
+            f"pp * vpp = {stages} equal stages; choose pp * vpp among the divisors of {layers}."
+        )
+    if layout.vpp > 1 and layout.pp == 1:
+        yield f"layout.vpp = {layout.vpp} with layout.pp = 1: virtual stages need a pipeline; use vpp = 1 or pp > 1."
+    if layout.vpp > 1 and layout.pp == 2 and config.megatron.get("overlap_p2p_comm") is False:
+        yield (
+            "megatron.overlap_p2p_comm = false with layout.pp = 2 and layout.vpp > 1: both neighbours are the same "
+            "rank and activations would be swapped with gradients. Leave the key out, it is set to true."
+        )
+    group = layout.microbatch_group_size_per_vp_stage
+    if layout.vpp > 1 and group is not None and group < layout.pp:
+        yield (
+            f"layout.microbatch_group_size_per_vp_stage = {group} is smaller than layout.pp = {layout.pp}: "
+            f"use at least {layout.pp}, or leave it out."
+        )
+
+
+def _room_on_gpus(config: RunConfig, machine: Machine) -> Iterator[str]:
+    needed = config.layout.world_size + config.engine.engines
+    if config.cluster.address == "local" and needed > machine.gpus:
+        yield (
+            f"dp * cp * tp * pp = {config.layout.world_size} trainer ranks and {config.engine.engines} engines need "
+            f"{needed} GPUs, this machine has {machine.gpus}: lower the layout or engine.engines, or give the address "
+            "of a Ray cluster in cluster.address."
+        )
+
+
+def _room_on_cpu(config: RunConfig, machine: Machine) -> Iterator[str]:
+    if config.cluster.address != "local":
+        return
+    ranks = config.layout.world_size
+    if ranks > RANKS_PER_CORE * machine.cores:
+        yield (
+            f"dp * cp * tp * pp = {ranks} trainer ranks on {machine.cores} cores: at most "
+            f"{RANKS_PER_CORE * machine.cores} ({RANKS_PER_CORE} per core) finish in useful time; lower the layout."
+        )
+    memory = ranks * TRAINER_GIB + config.engine.engines * (ENGINE_GIB + config.engine.kv_cache_gib)
+    if memory > machine.memory_gib:
+        yield (
+            f"{ranks} trainer ranks and {config.engine.engines} engines need about {memory:.0f} GiB of memory, this "
+            f"machine has {machine.memory_gib:.0f}: lower the layout, engine.engines or engine.kv_cache_gib."
+        )

@@ -1,0 +1,73 @@
+"""The sizes of the model to train, from the configuration or from the `config.json` of a Hugging Face directory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vime_train.config._errors import ConfigError
+
+if TYPE_CHECKING:
+    from vime_train.config._sections import ModelSection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """What a layout must divide. `vocab_size` is None where the data source decides it."""
+
+    origin: str
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int | None
+    max_position_embeddings: int
+    tied_head: bool
+
+    @classmethod
+    def of(cls, model: ModelSection, *, vocab_size: int | None = None) -> ModelShape:
+        """The shape of `model.path`, or of the model that will be made.
+
+        Raises:
+            ConfigError: if the directory has no usable `config.json`.
+        """
+        if model.path is not None:
+            return cls._of_directory(Path(model.path))
+        return cls(
+            origin="[model]",
+            num_hidden_layers=model.num_hidden_layers,
+            num_attention_heads=model.num_attention_heads,
+            num_key_value_heads=model.num_key_value_heads,
+            head_dim=model.head_dim,
+            vocab_size=vocab_size,
+            max_position_embeddings=model.max_position_embeddings,
+            tied_head=False,
+        )
+
+    @classmethod
+    def _of_directory(cls, directory: Path) -> ModelShape:
+        path = directory / "config.json"
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            heads, hidden = values["num_attention_heads"], values["hidden_size"]
+            return cls(
+                origin=str(path),
+                num_hidden_layers=values["num_hidden_layers"],
+                num_attention_heads=heads,
+                num_key_value_heads=values.get("num_key_value_heads") or heads,
+                head_dim=values.get("head_dim") or hidden // heads,
+                vocab_size=values["vocab_size"],
+                max_position_embeddings=values["max_position_embeddings"],
+                tied_head=bool(values.get("tie_word_embeddings", False)),
+            )
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"model.path = {str(directory)!r}: there is no {path}. Name a Hugging Face directory, or leave "
+                "model.path out to train a small model that the program makes."
+            ) from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"model.path = {str(directory)!r}: {path} is not valid JSON: {error}.") from error
+        except KeyError as error:
+            raise ConfigError(f"model.path = {str(directory)!r}: {path} has no {error.args[0]!r}.") from error
