@@ -1,0 +1,73 @@
+"""The shell of every actor: it holds one plain object and calls its methods.
+
+Always true: an actor writes all its output, also that of native code and of a crash, to its own log file.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Host:
+    """One object in a process of its own. Ray makes this class an actor; nothing here knows Ray."""
+
+    def __init__(self, *, log: str, environment: Mapping[str, str]) -> None:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
+        faulthandler.enable(file=sys.stderr)
+        # before the object's libraries are imported: most of them read these only once
+        os.environ.update(environment)
+        self._held: object = None
+
+    def process_id(self) -> int:
+        """The actor's process."""
+        return os.getpid()
+
+    def start(self, make: Callable[..., object], arguments: Mapping[str, object]) -> None:
+        """Make the object."""
+        with _traceback_in_log():
+            self._held = make(**arguments)
+
+    def call(self, method: str, *arguments: object, **named: object) -> object:
+        """Call a method of the object."""
+        with _traceback_in_log():
+            return getattr(self._held, method)(*arguments, **named)
+
+
+@contextmanager
+def _traceback_in_log() -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def make_trainer(**arguments: object) -> object:
+    """A `vime_train.megatron.Trainer`, imported in the process that holds it."""
+    from vime_train.megatron import Trainer
+
+    return Trainer(**arguments)  # type: ignore[arg-type]
+
+
+def make_engine(**arguments: object) -> object:
+    """A `VllmEngine`, imported in the process that holds it."""
+    from vime_train.engine._vllm import VllmEngine
+
+    return VllmEngine(**arguments)  # type: ignore[arg-type]
+
+
+def log_path(logs: Path, name: str) -> Path:
+    """The log of the actor called `name`."""
+    return logs / f"{name}.log"

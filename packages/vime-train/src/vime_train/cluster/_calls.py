@@ -1,0 +1,135 @@
+"""Call actors and wait for them, never for ever.
+
+Always true:
+
+- every wait has a limit;
+- the first failure ends the wait, and the error tells the one that came first: a process that died, before the ones
+  that only lost their connection to it;
+- the error holds the process's name, what it was doing, the cause, and the end of its log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+
+from vime_train.cluster._actors import Host, log_path
+from vime_train.cluster._errors import ActorError, Failure, log_tail
+
+_GRACE_SECONDS = 3.0
+"""How long to look for the death behind a first failure; Ray notices one within a second."""
+_DIED = "died: its process is gone, killed from outside (out of memory?) or crashed. Ray says: {reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handle:
+    """One living actor: what it is called and where it writes."""
+
+    name: str
+    actor: ray.actor.ActorHandle
+    log: Path
+
+    def kill(self) -> None:
+        """End the actor's process now."""
+        ray.kill(self.actor, no_restart=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call that is under way."""
+
+    handle: Handle
+    ref: ray.ObjectRef
+    doing: str
+
+
+def spawn(name: str, *, logs: Path, environment: Mapping[str, str], num_gpus: float) -> Handle:
+    """Begin to start an actor."""
+    log = log_path(logs, name)
+    options = {"num_cpus": 1, "num_gpus": num_gpus, "max_restarts": 0}
+    actor = ray.remote(**options)(Host).remote(log=str(log), environment=dict(environment))
+    return Handle(name=name, actor=actor, log=log)
+
+
+def start(handle: Handle, make: Callable[..., object], arguments: Mapping[str, object]) -> Call:
+    """Begin to make the object that the actor holds."""
+    return Call(handle=handle, ref=handle.actor.start.remote(make, dict(arguments)), doing="start")
+
+
+def call(handle: Handle, method: str, *arguments: object, doing: str, **named: object) -> Call:
+    """Begin a call."""
+    return Call(handle=handle, ref=handle.actor.call.remote(method, *arguments, **named), doing=doing)
+
+
+def wait(calls: Sequence[Call], *, timeout_seconds: float, setting: str) -> list[object]:
+    """The results of the calls, in their order.
+
+    Args:
+        calls: what to wait for.
+        timeout_seconds: the limit for all of them together.
+        setting: the configuration key that sets the limit, for the error.
+
+    Raises:
+        ActorError: as soon as one of them failed, or when the time is over.
+    """
+    by_ref = {one.ref: one for one in calls}
+    deadline = time.monotonic() + timeout_seconds
+    waiting = list(by_ref)
+    while waiting:
+        ready, waiting = ray.wait(waiting, num_returns=1, timeout=max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise _late([by_ref[ref] for ref in waiting], timeout_seconds, setting)
+        if _failure(by_ref[ready[0]]) is not None:
+            raise _root_cause(calls, ready[0], waiting)
+    return [ray.get(one.ref, timeout=_GRACE_SECONDS) for one in calls]
+
+
+def _root_cause(calls: Sequence[Call], first: ray.ObjectRef, waiting: list[ray.ObjectRef]) -> ActorError:
+    if waiting:
+        ray.wait(waiting, num_returns=len(waiting), timeout=_GRACE_SECONDS)
+    failures = {one.ref: failure for one in calls if (failure := _failure(one)) is not None}
+    deaths = [failure for failure in failures.values() if failure.how == "died"]
+    return deaths[0] if deaths else failures[first]
+
+
+def _failure(one: Call) -> ActorError | None:
+    """What went wrong in a call that has ended; None if nothing did, or it has not ended."""
+    try:
+        ray.get(one.ref, timeout=0)
+    except GetTimeoutError:
+        return None
+    except RayTaskError as error:
+        cause = error.cause
+        failure = _failed(one, f"failed: {type(cause).__name__}: {cause}", how="raised")
+        failure.__cause__ = cause
+        return failure
+    except RayActorError as error:
+        return _failed(one, _DIED.format(reason=str(error).splitlines()[0]), how="died")
+    except RayError as error:
+        return _failed(one, f"failed: {error!r}", how="died")
+    return None
+
+
+def _failed(one: Call, what: str, *, how: Failure) -> ActorError:
+    handle = one.handle
+    return ActorError(
+        f"{handle.name}, asked to {one.doing}, {what}\n  The end of {handle.log}:\n{log_tail(handle.log)}",
+        name=handle.name,
+        how=how,
+    )
+
+
+def _late(calls: Sequence[Call], timeout_seconds: float, setting: str) -> ActorError:
+    names = ", ".join(one.handle.name for one in calls)
+    first = calls[0]
+    return ActorError(
+        f"{names}, asked to {first.doing}, did not answer within {timeout_seconds:g} s: "
+        f"raise `{setting}` if it only needs longer.\n  The end of {first.handle.log}:\n{log_tail(first.handle.log)}",
+        name=first.handle.name,
+        how="late",
+    )

@@ -1,0 +1,115 @@
+"""The processes of one run, from start to end.
+
+Always true after the block, however it ended: no process of the run is left, no file of it in shared memory, and the
+trainers and engines ended before their directories went.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from vime_train.cluster import _processes
+from vime_train.cluster._environment import engine_environment
+from vime_train.cluster._scratch import Scratch, sweep
+from vime_train.cluster._signals import undisturbed
+
+if TYPE_CHECKING:
+    from vime_train.cluster._calls import Call, Handle
+    from vime_train.cluster._engines import EnginePool
+    from vime_train.cluster._trainers import TrainerGroup
+    from vime_train.config import RunConfig
+
+_PATIENCE_SECONDS = 5.0
+
+
+class Cluster:
+    """Ray, the trainers and the engines of one run.
+
+    Args:
+        config: the run.
+        root: its run directory; on a cluster every node sees it.
+        logs: where each process writes its log.
+
+    Example:
+        >>> with Cluster(config, root=run.root, logs=run.logs) as cluster:  # doctest: +SKIP
+        ...     trainers, starting = cluster.begin_trainers(model_path)
+        ...     engines = cluster.begin_engines(model_path, max_model_len=96, version=0)
+        ...     trainers.ready(starting)
+        ...     engines.ready()
+    """
+
+    def __init__(self, config: RunConfig, *, root: Path, logs: Path) -> None:
+        self._config = config
+        self._root = root
+        self._logs = logs
+        self._closing = ExitStack()
+
+    @property
+    def local(self) -> bool:
+        """Whether the program started Ray itself, on this machine alone."""
+        return self._config.cluster.address == "local"
+
+    def __enter__(self) -> Cluster:
+        with ExitStack() as started:
+            sweep()
+            self._scratch = Scratch()
+            started.callback(self._scratch.remove)
+            started.callback(_processes.end, self._scratch.token, patience_seconds=_PATIENCE_SECONDS)
+            self._start_ray(started)
+            self._closing = started.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with undisturbed():
+            self._closing.close()
+
+    def begin_trainers(self, model_path: str) -> tuple[TrainerGroup, list[Call]]:
+        """Begin to start the trainer ranks."""
+        from vime_train.cluster import _ray
+        from vime_train.cluster._trainers import TrainerGroup
+
+        handles = [self._spawn(f"trainer-{rank}", {}) for rank in range(self._config.layout.world_size)]
+        meeting = _ray.rendezvous(local=self.local, scratch=self._scratch, run_root=self._root)
+        return TrainerGroup.begin(handles, self._config, model_path=model_path, init_method=meeting)
+
+    def begin_engines(self, model_path: str, *, max_model_len: int, version: int) -> EnginePool:
+        """Begin to start the rollout engines."""
+        from vime_train.cluster._engines import EnginePool
+
+        environment = engine_environment(self._config.engine, local=self.local)
+        return EnginePool(
+            lambda index: self._spawn(f"engine-{index}", environment),
+            section=self._config.engine,
+            model_path=model_path,
+            max_model_len=max_model_len,
+            seed=self._config.seed,
+            version=version,
+        )
+
+    def weights_directory(self, version: int) -> Path:
+        """Where weights of this version pass from the trainers to the engines; two directories take turns."""
+        base = self._scratch.memory if self.local else self._root / "weights"
+        return base / f"weights-{version % 2}"
+
+    def _start_ray(self, started: ExitStack) -> None:
+        from vime_train.cluster import _ray
+
+        if self.local:
+            processes = self._config.layout.world_size + self._config.engine.engines
+            _ray.start_local(processes=processes, scratch=self._scratch)
+        else:
+            _ray.join(self._config.cluster.address)
+        import ray
+
+        started.callback(ray.shutdown)
+
+    def _spawn(self, name: str, environment: dict[str, str]) -> Handle:
+        from vime_train.cluster import _calls
+
+        gpus = self._config.cluster.gpus_per_process
+        return _calls.spawn(name, logs=self._logs, environment=environment, num_gpus=gpus)

@@ -1,0 +1,62 @@
+"""Find and end the processes of a run, by a mark in their environment. Linux.
+
+Always true: only processes that carry the mark are touched, and never the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from vime_train.cluster._environment import RUN_TOKEN
+
+_PROC = Path("/proc")
+
+
+def find(token: str) -> list[int]:
+    """Ids of the living processes, other than this one, whose environment carries the run's token."""
+    mark = f"{RUN_TOKEN}={token}".encode()
+    found = []
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        # a process may end while it is looked at, or belong to someone else
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0") and not _is_zombie(entry):
+                found.append(int(entry.name))
+    return found
+
+
+def end(token: str, *, patience_seconds: float) -> list[int]:
+    """Wait for the run's processes to end by themselves; kill the ones that have not by then, and name them."""
+    deadline = time.monotonic() + patience_seconds
+    while find(token) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    killed: list[int] = []
+    # killing a parent may reveal a child that was just being started, so look again until none is left
+    for _ in range(100):
+        left = find(token)
+        if not left:
+            break
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        killed += [pid for pid in left if pid not in killed]
+        time.sleep(0.05)
+    return killed
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None if there is no such process."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[19])
+
+
+def _is_zombie(entry: Path) -> bool:
+    return (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -1,0 +1,75 @@
+"""Start Ray on this machine, or join a cluster.
+
+Always true of a local start: all of Ray's listeners are on loopback, its files lie in the run's scratch directory,
+and it holds exactly the processes that the run asks for.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from vime_train.cluster._environment import BEFORE_RAY_IMPORT, applied, local_environment
+from vime_train.cluster._errors import ClusterError
+from vime_train.cluster._scratch import Scratch
+
+_OBJECT_STORE_BYTES = 256 * 2**20
+"""Batches of token ids pass through it; weights do not."""
+
+
+def start_local(*, processes: int, scratch: Scratch) -> None:
+    """Start Ray here, with room for `processes` actors.
+
+    Raises:
+        ClusterError: if Ray was imported with settings that would make it listen on every interface.
+    """
+    if "ray" in sys.modules and any(os.environ.get(name) != value for name, value in BEFORE_RAY_IMPORT.items()):
+        settings = " ".join(f"{name}={value}" for name, value in BEFORE_RAY_IMPORT.items())
+        raise ClusterError(
+            f"Ray was imported before vime-train could keep it on loopback: set {settings} before `import ray`, "
+            "or do not import it in the process that starts the run."
+        )
+    os.environ.update(BEFORE_RAY_IMPORT)
+    import ray
+
+    with applied(local_environment(token=scratch.token, scratch=str(scratch.disk))), _sigterm_kept():
+        ray.init(
+            address="local",
+            num_cpus=processes,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            object_store_memory=_OBJECT_STORE_BYTES,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=str(scratch.disk / "ray"),
+        )
+
+
+def join(address: str) -> None:
+    """Connect to a running cluster."""
+    import ray
+
+    with _sigterm_kept():
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+
+
+def rendezvous(*, local: bool, scratch: Scratch, run_root: Path) -> str:
+    """Where the trainers meet: a file, since torch's TCP store listens on every interface of the machine.
+
+    On a cluster the run directory is on a file system that all nodes see, or checkpoints would not work either.
+    """
+    return f"file://{(scratch.disk if local else run_root) / 'rendezvous'}"
+
+
+class _sigterm_kept:  # noqa: N801
+    """Keep the SIGTERM handler that was there; `ray.init` puts its own in its place."""
+
+    def __enter__(self) -> None:
+        self._before = signal.getsignal(signal.SIGTERM)
+
+    def __exit__(self, *exception: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._before)
