@@ -38,7 +38,9 @@ class Histogram(Metric):
             raise MetricError(f"Histogram.edges must be finite and strictly ascending, given {edges}.")
         counts = tuple(as_count(count, "Histogram.counts") for count in self.counts) or (0,) * (len(edges) + 1)
         if len(counts) != len(edges) + 1:
-            raise MetricError(f"Histogram has {len(edges)} edges and so {len(edges) + 1} bins, given {len(counts)} counts.")
+            raise MetricError(
+                f"Histogram has {len(edges)} edges and so {len(edges) + 1} bins, given {len(counts)} counts."
+            )
         object.__setattr__(self, "edges", edges)
         object.__setattr__(self, "counts", counts)
 
@@ -53,7 +55,9 @@ class Histogram(Metric):
     def __add__(self, other: Self) -> Self:
         self._require_same_kind(other)
         if self.edges != other.edges:
-            raise MetricError(f"cannot add Histograms with edges {self.edges} and {other.edges}: choose one set of edges.")
+            raise MetricError(
+                f"cannot add Histograms with edges {self.edges} and {other.edges}: choose one set of edges."
+            )
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
         return type(self)(self.edges, counts, self.nonfinite + other.nonfinite)
 

@@ -64,7 +64,9 @@ class Recorder:
         """Add `values` (a number, an array, a tensor) by the name of their reduction, as a config file would say it."""
         builder = _BUILDERS.get(reduce)
         if builder is None:
-            raise MetricError(f"metric {key!r}: unknown reduction {reduce!r}; known are {', '.join(sorted(_BUILDERS))}.")
+            raise MetricError(
+                f"metric {key!r}: unknown reduction {reduce!r}; known are {', '.join(sorted(_BUILDERS))}."
+            )
         try:
             metric = builder(values)
         except MetricError as error:
