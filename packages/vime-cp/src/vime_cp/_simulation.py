@@ -27,6 +27,7 @@ class MissingRankError(RuntimeError):
 class SimulatedGroup:
     """One simulated rank's view of its group; pass it where a process group is expected.
 
+    >>> from vime_cp import simulate
     >>> simulate(2, lambda group: (group.rank, group.size))
     [(0, 2), (1, 2)]
     """
@@ -87,8 +88,10 @@ def simulate(size: int, function: Callable[[SimulatedGroup], Result]) -> list[Re
     `size` counts ranks. Gradients: add up what the ranks return and call `backward` once on the sum.
     The first rank's error is raised again here; a rank that skips a collective raises `MissingRankError`.
 
-    >>> simulate(3, lambda group: sum_over_ranks(torch.tensor([1.0 + group.rank]), group).item())
-    [6.0, 6.0, 6.0]
+    >>> from vime_cp import simulate, whiten
+    >>> parts = simulate(2, lambda group: whiten(torch.tensor([1.0 + 2.0 * group.rank]), group=group))
+    >>> torch.cat(parts)
+    tensor([-0.7071,  0.7071])
     """
     if size < 1:
         raise ValueError(f"simulate: size is {size} but must be at least 1: pass the number of ranks.")
