@@ -1,7 +1,19 @@
 """Processes: where they run, how they are called, and that none is left behind. The only room that imports Ray."""
 
+from vime_train.cluster._calls import Call
 from vime_train.cluster._cluster import Cluster
+from vime_train.cluster._engines import EnginePool
 from vime_train.cluster._errors import ActorError, ClusterError
 from vime_train.cluster._signals import Terminated, terminated_by_exception
+from vime_train.cluster._trainers import TrainerGroup
 
-__all__ = ["ActorError", "Cluster", "ClusterError", "Terminated", "terminated_by_exception"]
+__all__ = [
+    "ActorError",
+    "Call",
+    "Cluster",
+    "ClusterError",
+    "EnginePool",
+    "Terminated",
+    "TrainerGroup",
+    "terminated_by_exception",
+]

@@ -6,6 +6,8 @@ Always true:
 - the first failure ends the wait, and the error tells the one that came first: a process that died, before the ones
   that only lost their connection to it;
 - the error holds the process's name, what it was doing, the cause, and the end of its log.
+
+Ray is imported inside the functions: it reads the environment when it is imported, and `_ray` sets that first.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from typing import TYPE_CHECKING, TypeVar
 
 from vime_train.cluster._actors import Host, log_path
 from vime_train.cluster._errors import ActorError, Failure, log_tail
+
+if TYPE_CHECKING:
+    import ray
+
+T = TypeVar("T")
 
 _GRACE_SECONDS = 3.0
 """How long to look for the death behind a first failure; Ray notices one within a second."""
@@ -36,7 +41,15 @@ class Handle:
 
     def kill(self) -> None:
         """End the actor's process now."""
+        import ray
+
         ray.kill(self.actor, no_restart=True)
+
+    def process_id(self) -> int:
+        """The actor's process."""
+        import ray
+
+        return int(ray.get(self.actor.process_id.remote(), timeout=_GRACE_SECONDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +63,8 @@ class Call:
 
 def spawn(name: str, *, logs: Path, environment: Mapping[str, str], num_gpus: float) -> Handle:
     """Begin to start an actor."""
+    import ray
+
     log = log_path(logs, name)
     options = {"num_cpus": 1, "num_gpus": num_gpus, "max_restarts": 0}
     actor = ray.remote(**options)(Host).remote(log=str(log), environment=dict(environment))
@@ -66,6 +81,13 @@ def call(handle: Handle, method: str, *arguments: object, doing: str, **named: o
     return Call(handle=handle, ref=handle.actor.call.remote(method, *arguments, **named), doing=doing)
 
 
+def share(value: T) -> ray.ObjectRef[T]:
+    """Put a value where every actor can read it, once for all of them."""
+    import ray
+
+    return ray.put(value)
+
+
 def wait(calls: Sequence[Call], *, timeout_seconds: float, setting: str) -> list[object]:
     """The results of the calls, in their order.
 
@@ -77,6 +99,8 @@ def wait(calls: Sequence[Call], *, timeout_seconds: float, setting: str) -> list
     Raises:
         ActorError: as soon as one of them failed, or when the time is over.
     """
+    import ray
+
     by_ref = {one.ref: one for one in calls}
     deadline = time.monotonic() + timeout_seconds
     waiting = list(by_ref)
@@ -90,6 +114,8 @@ def wait(calls: Sequence[Call], *, timeout_seconds: float, setting: str) -> list
 
 
 def _root_cause(calls: Sequence[Call], first: ray.ObjectRef, waiting: list[ray.ObjectRef]) -> ActorError:
+    import ray
+
     if waiting:
         ray.wait(waiting, num_returns=len(waiting), timeout=_GRACE_SECONDS)
     failures = {one.ref: failure for one in calls if (failure := _failure(one)) is not None}
@@ -99,6 +125,9 @@ def _root_cause(calls: Sequence[Call], first: ray.ObjectRef, waiting: list[ray.O
 
 def _failure(one: Call) -> ActorError | None:
     """What went wrong in a call that has ended; None if nothing did, or it has not ended."""
+    import ray
+    from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+
     try:
         ray.get(one.ref, timeout=0)
     except GetTimeoutError:

@@ -11,15 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from vime_train.cluster import _processes
+from vime_train.cluster import _calls, _processes, _ray
+from vime_train.cluster._engines import EnginePool
 from vime_train.cluster._environment import engine_environment
 from vime_train.cluster._scratch import Scratch, sweep
 from vime_train.cluster._signals import undisturbed
+from vime_train.cluster._trainers import TrainerGroup
 
 if TYPE_CHECKING:
-    from vime_train.cluster._calls import Call, Handle
-    from vime_train.cluster._engines import EnginePool
-    from vime_train.cluster._trainers import TrainerGroup
+    from vime_train.cluster._calls import Handle
     from vime_train.config import RunConfig
 
 _PATIENCE_SECONDS = 5.0
@@ -35,9 +35,9 @@ class Cluster:
 
     Example:
         >>> with Cluster(config, root=run.root, logs=run.logs) as cluster:  # doctest: +SKIP
-        ...     trainers, starting = cluster.begin_trainers(model_path)
-        ...     engines = cluster.begin_engines(model_path, max_model_len=96, version=0)
-        ...     trainers.ready(starting)
+        ...     trainers = cluster.begin_trainers(model_path)
+        ...     engines = cluster.begin_engines(model_path, max_model_len=96)
+        ...     trainers.ready()
         ...     engines.ready()
     """
 
@@ -68,19 +68,14 @@ class Cluster:
         with undisturbed():
             self._closing.close()
 
-    def begin_trainers(self, model_path: str) -> tuple[TrainerGroup, list[Call]]:
+    def begin_trainers(self, model_path: str) -> TrainerGroup:
         """Begin to start the trainer ranks."""
-        from vime_train.cluster import _ray
-        from vime_train.cluster._trainers import TrainerGroup
-
         handles = [self._spawn(f"trainer-{rank}", {}) for rank in range(self._config.layout.world_size)]
         meeting = _ray.rendezvous(local=self.local, scratch=self._scratch, run_root=self._root)
-        return TrainerGroup.begin(handles, self._config, model_path=model_path, init_method=meeting)
+        return TrainerGroup(handles, self._config, model_path=model_path, init_method=meeting)
 
-    def begin_engines(self, model_path: str, *, max_model_len: int, version: int) -> EnginePool:
-        """Begin to start the rollout engines."""
-        from vime_train.cluster._engines import EnginePool
-
+    def begin_engines(self, model_path: str, *, max_model_len: int) -> EnginePool:
+        """Begin to start the rollout engines, for sequences of up to `max_model_len` tokens."""
         environment = engine_environment(self._config.engine, local=self.local)
         return EnginePool(
             lambda index: self._spawn(f"engine-{index}", environment),
@@ -88,7 +83,7 @@ class Cluster:
             model_path=model_path,
             max_model_len=max_model_len,
             seed=self._config.seed,
-            version=version,
+            native=self._config.vllm,
         )
 
     def weights_directory(self, version: int) -> Path:
@@ -97,19 +92,13 @@ class Cluster:
         return base / f"weights-{version % 2}"
 
     def _start_ray(self, started: ExitStack) -> None:
-        from vime_train.cluster import _ray
-
         if self.local:
             processes = self._config.layout.world_size + self._config.engine.engines
             _ray.start_local(processes=processes, scratch=self._scratch)
         else:
             _ray.join(self._config.cluster.address)
-        import ray
-
-        started.callback(ray.shutdown)
+        started.callback(_ray.stop)
 
     def _spawn(self, name: str, environment: dict[str, str]) -> Handle:
-        from vime_train.cluster import _calls
-
         gpus = self._config.cluster.gpus_per_process
         return _calls.spawn(name, logs=self._logs, environment=environment, num_gpus=gpus)

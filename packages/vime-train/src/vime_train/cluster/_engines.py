@@ -11,7 +11,7 @@ Always true:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from vime_train.cluster import _calls
@@ -20,9 +20,12 @@ from vime_train.cluster._calls import Call, Handle
 from vime_train.cluster._errors import ActorError
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from vime_train.config import EngineSection
     from vime_train.engine import Completion, GenerationRequest
 
+_UNSENT = -1
 _log = logging.getLogger("vime_train")
 
 
@@ -32,10 +35,10 @@ class EnginePool:
     Args:
         spawn: starts the actor process of the engine with this number.
         section: the run's `[engine]` section.
-        model_path: Hugging Face directory to start from; its weights are version `version`.
+        model_path: Hugging Face directory to start from; its weights are version -1 until `load_weights`.
         max_model_len: longest sequence, in tokens.
         seed: seed of the engines' start-up.
-        version: what to call the weights of `model_path`.
+        native: fields of vLLM's `EngineArgs`, under its own names.
     """
 
     def __init__(
@@ -46,11 +49,12 @@ class EnginePool:
         model_path: str,
         max_model_len: int,
         seed: int,
-        version: int,
+        native: Mapping[str, JsonValue],
     ) -> None:
         self._spawn = spawn
         self._section = section
-        self._weights = (model_path, version)
+        self._weights = (model_path, _UNSENT)
+        self._native = dict(native)
         self._max_model_len = max_model_len
         self._seed = seed
         self._restarts = [0] * section.engines
@@ -97,9 +101,7 @@ class EnginePool:
 
     def process_ids(self) -> list[int]:
         """The process of every engine."""
-        import ray
-
-        return [ray.get(handle.actor.process_id.remote(), timeout=60) for handle in self._handles]
+        return [handle.process_id() for handle in self._handles]
 
     def _each(
         self, method: str, arguments: Sequence[tuple[object, ...]], *, doing: str, **named: object
@@ -159,5 +161,6 @@ class EnginePool:
             "max_model_len": self._max_model_len,
             "seed": self._seed,
             "version": version,
+            "native": self._native,
         }
         return handle, _calls.start(handle, make_engine, arguments)

@@ -56,6 +56,13 @@ def join(address: str) -> None:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
 
 
+def stop() -> None:
+    """End Ray's processes, or leave the cluster."""
+    import ray
+
+    ray.shutdown()
+
+
 def rendezvous(*, local: bool, scratch: Scratch, run_root: Path) -> str:
     """Where the trainers meet: a file, since torch's TCP store listens on every interface of the machine.
 

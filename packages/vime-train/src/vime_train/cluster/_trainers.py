@@ -13,14 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import ray
-
 from vime_train.cluster import _calls
 from vime_train.cluster._actors import make_trainer
 from vime_train.cluster._calls import Call, Handle
 
 if TYPE_CHECKING:
-    from vime_train.config import ClusterSection, LayoutSection, RunConfig
+    from vime_train.config import LayoutSection, RunConfig
     from vime_train.rollout import RankBatch
 
 
@@ -36,38 +34,33 @@ def dp_coordinate(rank: int, layout: LayoutSection) -> int:
 
 
 class TrainerGroup:
-    """The trainers of a run, started and waiting for work."""
+    """The trainers of a run, which begin to start at once.
 
-    def __init__(self, handles: Sequence[Handle], *, layout: LayoutSection, section: ClusterSection) -> None:
+    Args:
+        handles: one actor per rank, in the order of the ranks.
+        config: the run.
+        model_path: Hugging Face directory to start from.
+        init_method: where the ranks meet, as torch.distributed takes it.
+    """
+
+    def __init__(self, handles: Sequence[Handle], config: RunConfig, *, model_path: str, init_method: str) -> None:
         self._handles = list(handles)
-        self._layout = layout
-        self._section = section
-
-    @classmethod
-    def begin(
-        cls, handles: Sequence[Handle], config: RunConfig, *, model_path: str, init_method: str
-    ) -> tuple[TrainerGroup, list[Call]]:
-        """Begin to start a trainer in every actor."""
-        starting = [
-            _calls.start(
-                handle,
-                make_trainer,
-                {
-                    "config": config,
-                    "model_path": model_path,
-                    "rank": rank,
-                    "world_size": len(handles),
-                    "init_method": init_method,
-                },
-            )
-            for rank, handle in enumerate(handles)
+        self._layout = config.layout
+        self._section = config.cluster
+        arguments = {
+            "config": config,
+            "model_path": model_path,
+            "world_size": len(self._handles),
+            "init_method": init_method,
+        }
+        self._starting = [
+            _calls.start(handle, make_trainer, {**arguments, "rank": rank}) for rank, handle in enumerate(self._handles)
         ]
-        return cls(handles, layout=config.layout, section=config.cluster), starting
 
-    def ready(self, starting: Sequence[Call]) -> None:
+    def ready(self) -> None:
         """Wait until every trainer has started."""
         _calls.wait(
-            starting,
+            self._starting,
             timeout_seconds=self._section.start_timeout_seconds,
             setting="cluster.start_timeout_seconds",
         )
@@ -102,13 +95,13 @@ class TrainerGroup:
 
     def process_ids(self) -> list[int]:
         """The process of every rank."""
-        return [ray.get(handle.actor.process_id.remote(), timeout=60) for handle in self._handles]
+        return [handle.process_id() for handle in self._handles]
 
     def _each(self, method: str, *arguments: object, doing: str) -> None:
         self._first([_calls.call(handle, method, *arguments, doing=doing) for handle in self._handles])
 
     def _begin_batches(self, method: str, batches: Sequence[RankBatch], *, doing: str, **named: object) -> list[Call]:
-        stored = [ray.put(batch) for batch in batches]
+        stored = [_calls.share(batch) for batch in batches]
         return [
             _calls.call(handle, method, stored[dp_coordinate(rank, self._layout)], doing=doing, **named)
             for rank, handle in enumerate(self._handles)

@@ -11,7 +11,7 @@ Always true:
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -21,6 +21,7 @@ from vime_train.engine._protocol import Completion, FinishReason, GenerationRequ
 from vime_train.engine._sampling import EngineError, check_requests, spread_seed
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
     from vllm import CompletionOutput
 
     from vime_train.config import EngineSection
@@ -35,6 +36,7 @@ class VllmEngine:
         max_model_len: longest sequence, prompt and response, in tokens.
         seed: seed of vLLM's own start-up; sampling is seeded per call.
         version: what to call the weights of `model_path`.
+        native: fields of vLLM's `EngineArgs` under its own names, laid over the ones that this class chooses.
 
     Raises:
         EngineError: if the model ties its LM head to the embedding.
@@ -46,7 +48,14 @@ class VllmEngine:
     """
 
     def __init__(
-        self, model_path: str, *, section: EngineSection, max_model_len: int, seed: int, version: int = 0
+        self,
+        model_path: str,
+        *,
+        section: EngineSection,
+        max_model_len: int,
+        seed: int,
+        version: int = 0,
+        native: Mapping[str, JsonValue] | None = None,
     ) -> None:
         refuse_tied_head(model_path)
         from vllm import LLM
@@ -54,20 +63,20 @@ class VllmEngine:
         torch.set_num_threads(section.threads)
         self._max_model_len = max_model_len
         self._version = version
-        self._llm = LLM(
-            model=model_path,
-            dtype=section.dtype,
-            max_model_len=max_model_len,
-            max_num_seqs=section.max_num_seqs,
-            max_num_batched_tokens=max(section.max_num_batched_tokens, max_model_len),
-            distributed_executor_backend="uni",
-            enforce_eager=True,
-            enable_prefix_caching=False,
-            skip_tokenizer_init=True,
-            disable_log_stats=True,
-            use_tqdm_on_load=False,
-            seed=seed,
-        )
+        settings: dict[str, object] = {
+            "dtype": section.dtype,
+            "max_model_len": max_model_len,
+            "max_num_seqs": section.max_num_seqs,
+            "max_num_batched_tokens": max(section.max_num_batched_tokens, max_model_len),
+            "distributed_executor_backend": "uni",
+            "enforce_eager": not torch.cuda.is_available(),
+            "enable_prefix_caching": False,
+            "skip_tokenizer_init": True,
+            "disable_log_stats": True,
+            "use_tqdm_on_load": False,
+            "seed": seed,
+        }
+        self._llm = LLM(model=model_path, **{**settings, **(native or {})})
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[list[Completion]]:
         """Sample `num_samples` completions of every request; equal requests give equal answers.

@@ -5,6 +5,7 @@ from vime_train.rollout._batch import RankBatch
 from vime_train.rollout._collect import Collected, Collector, RolloutError
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._evaluate import Evaluation, evaluate
+from vime_train.rollout._forward import forward_batches
 from vime_train.rollout._groups import by_group, reward_varies, split_zero_variance
 from vime_train.rollout._plan import parallel_layout, plan, step_sizes
 from vime_train.rollout._rewards import Answer, GroupReward, RewardError, load_reward
@@ -30,6 +31,7 @@ __all__ = [
     "assemble",
     "by_group",
     "evaluate",
+    "forward_batches",
     "generate_rollouts",
     "load_reward",
     "parallel_layout",

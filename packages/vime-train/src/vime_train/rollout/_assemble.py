@@ -61,17 +61,18 @@ def assemble(rollouts: Sequence[Rollout], config: RunConfig, *, iteration: int) 
     return IterationBatch(
         schedule=schedule,
         samples=samples,
-        rank_batches=_cut(samples, per_sample, weights, schedule),
+        rank_batches=cut(samples, per_sample, weights, schedule),
         metrics=batch_metrics(rollouts, dropped, schedule),
     )
 
 
-def _cut(
+def cut(
     samples: Sequence[Sample],
     per_sample: Sequence[npt.NDArray[np.float32]],
     weights: npt.NDArray[np.float64],
     schedule: Schedule,
 ) -> tuple[RankBatch, ...]:
+    """One batch per DP rank: its samples as columns, in the order of its part of the schedule."""
     mask_sums = tuple(
         sum(sum(samples[position].loss_mask) for rank in step.micro_batches for bin_ in rank for position in bin_)
         for step in schedule.steps

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vime_train.engine import GenerationRequest
+from vime_train.engine import Completion, GenerationRequest
 from vime_train.rollout._rewards import Answer, load_reward
+from vime_train.rollout._samples import Problem, Sample
 
 if TYPE_CHECKING:
     from vime_train.config import RunConfig
@@ -24,6 +25,7 @@ class Evaluation:
     accuracy: float
     problems: int
     mean_length: float
+    samples: tuple[Sample, ...]
 
 
 def evaluate(engine: Engine, source: DataSource, config: RunConfig) -> Evaluation:
@@ -56,4 +58,22 @@ def evaluate(engine: Engine, source: DataSource, config: RunConfig) -> Evaluatio
         accuracy=sum(scores) / max(1, count),
         problems=count,
         mean_length=sum(len(completion.tokens) for completion in completions) / max(1, count),
+        samples=tuple(
+            _sample(position, problem, completion, score)
+            for position, (problem, completion, score) in enumerate(zip(problems, completions, scores, strict=True))
+        ),
+    )
+
+
+def _sample(position: int, problem: Problem, completion: Completion, score: float) -> Sample:
+    return Sample(
+        tokens=problem.prompt_tokens + completion.tokens,
+        response_length=len(completion.tokens),
+        loss_mask=(1,) * len(completion.tokens),
+        rollout_log_probs=completion.log_probs,
+        rollout_id=position,
+        group_id=position,
+        reward=score,
+        status="completed" if completion.finish_reason == "stop" else "truncated",
+        weight_version=completion.weight_version,
     )

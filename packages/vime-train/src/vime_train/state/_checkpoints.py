@@ -36,6 +36,8 @@ class Checkpoint:
     """The version that the trainers' weights had."""
     optimizer_steps: int
     """RL optimizer steps that were finished."""
+    data: dict[str, int]
+    """Where the data source stood."""
 
     @property
     def trainer_path(self) -> Path:
@@ -49,8 +51,8 @@ class Checkpoints:
     Example:
         >>> import tempfile, pathlib
         >>> checkpoints = Checkpoints(pathlib.Path(tempfile.mkdtemp()), keep=1)
-        >>> for iteration in (1, 2):
-        ...     with checkpoints.write(iteration=iteration, weight_version=iteration, optimizer_steps=4) as path:
+        >>> for k in (1, 2):
+        ...     with checkpoints.write(iteration=k, weight_version=k, optimizer_steps=4 * k, data={}) as path:
         ...         _ = (path / "weights").write_text("...")
         >>> [checkpoint.iteration for checkpoint in checkpoints.list()]
         [2]
@@ -61,11 +63,17 @@ class Checkpoints:
         self._keep = keep
 
     @contextmanager
-    def write(self, *, iteration: int, weight_version: int, optimizer_steps: int) -> Iterator[Path]:
+    def write(
+        self, *, iteration: int, weight_version: int, optimizer_steps: int, data: dict[str, int]
+    ) -> Iterator[Path]:
         """Give a directory for the trainers to write into; the checkpoint exists when the block has ended."""
         final = self._root / f"iteration-{iteration:06d}"
         checkpoint = Checkpoint(
-            path=final, iteration=iteration, weight_version=weight_version, optimizer_steps=optimizer_steps
+            path=final,
+            iteration=iteration,
+            weight_version=weight_version,
+            optimizer_steps=optimizer_steps,
+            data=data,
         )
         if final.exists():
             shutil.rmtree(final)

@@ -1,0 +1,220 @@
+"""The run, as the algorithm reads: sync weights, generate, check, plan, train, log, save.
+
+Always true:
+
+- iteration `k` samples under weights `k - 1`, and the trainers check that before they train on it;
+- what an iteration does is a function of the configuration, of `k`, and of the trainers' state before it, so a run that
+  was killed and resumed ends in the same numbers;
+- metrics hold iteration `k` before its checkpoint exists, and a resumed run drops the records after its checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from vime_metrics import Last, Mean, merge
+from vime_train.cluster import Cluster, terminated_by_exception
+from vime_train.config import check_launch
+from vime_train.data import load_source, make_model
+from vime_train.phases import Timer, WeightSync, train_supervised
+from vime_train.plugins import PluginError
+from vime_train.report import MetricsLog, PlainProgress
+from vime_train.rollout import Collector, RewardError, RolloutError, assemble, evaluate
+from vime_train.state import RunDirectory
+
+if TYPE_CHECKING:
+    from vime_metrics import Metric
+    from vime_train.cluster import EnginePool, TrainerGroup
+    from vime_train.config import RunConfig
+    from vime_train.data import DataSource
+    from vime_train.report import Progress
+    from vime_train.rollout import IterationBatch
+    from vime_train.state import Checkpoint
+
+
+Figures: TypeAlias = "Mapping[str, Metric | float]"
+
+
+def run(config: RunConfig, *, progress: Progress | None = None) -> Path:
+    """Train as the configuration says, and return the run directory.
+
+    Raises:
+        ConfigError: if the run cannot work; nothing was started.
+        StateError: if the run directory holds something already.
+        ActorError: if a trainer died, or a process raised; `resume` goes on from the last checkpoint.
+        WeightSyncError: if the engines do not hold the trainers' weights.
+        RewardError, RolloutError: if the user's code failed; a checkpoint of the last whole iteration was written.
+    """
+    source = _source(config)
+    directory = RunDirectory.create(config)
+    return _run(config, directory, source, None, progress or PlainProgress())
+
+
+def resume(path: str | Path, *, progress: Progress | None = None) -> Path:
+    """Go on with a run from its newest checkpoint, and return the run directory. Raises as `run` does."""
+    directory, config, checkpoint = RunDirectory.resume(path)
+    return _run(config, directory, _source(config), checkpoint, progress or PlainProgress())
+
+
+def _source(config: RunConfig) -> DataSource:
+    source = load_source(config.data, model_path=config.model.path)
+    check_launch(config, vocab_size=source.tokenizer.vocab_size)
+    return source
+
+
+def _run(
+    config: RunConfig, directory: RunDirectory, source: DataSource, checkpoint: Checkpoint | None, progress: Progress
+) -> Path:
+    model_path = config.model.path or str(directory.model)
+    if config.model.path is None and not directory.model.exists():
+        make_model(model_path, config.model, source.tokenizer, seed=config.seed)
+    progress.say("starting Ray")
+    with terminated_by_exception(), Cluster(config, root=directory.root, logs=directory.logs) as cluster:
+        progress.say(f"starting {config.layout.world_size} trainers and {config.engine.engines} engines")
+        trainers = cluster.begin_trainers(model_path)
+        engines = cluster.begin_engines(model_path, max_model_len=config.max_sample_tokens)
+        trainers.ready()
+        loop = _Loop(config, directory, source, cluster, trainers, engines, progress)
+        loop.run(checkpoint)
+    return directory.root
+
+
+class _Loop:
+    """The state of a run between its iterations."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        directory: RunDirectory,
+        source: DataSource,
+        cluster: Cluster,
+        trainers: TrainerGroup,
+        engines: EnginePool,
+        progress: Progress,
+    ) -> None:
+        self._config = config
+        self._directory = directory
+        self._source = source
+        self._trainers = trainers
+        self._engines = engines
+        self._progress = progress
+        self._sync = WeightSync(cluster, trainers, engines, config)
+        self._collector = Collector(config, source)
+        self._log = MetricsLog(directory.metrics)
+        self._iteration = 0
+        self._optimizer_steps = 0
+
+    def run(self, checkpoint: Checkpoint | None) -> None:
+        """Every iteration that is still to come."""
+        if checkpoint is None:
+            self._begin()
+        else:
+            self._restore(checkpoint)
+        for iteration in range(self._iteration + 1, self._config.train.iterations + 1):
+            self._step(iteration)
+        self._trainers.export(self._directory.export)
+
+    def _begin(self) -> None:
+        """Supervised training while the engines start, and the figures before the first iteration."""
+        timer = Timer()
+        with timer.phase("supervised"):
+            numbers = train_supervised(self._trainers, self._source, self._config, self._progress)
+        with timer.phase("start"):
+            self._engines.ready()
+        with timer.phase("sync"):
+            self._sync.send(version=0)
+        with timer.phase("evaluate"):
+            evaluation = self._evaluate()
+        self._record(0, [numbers, evaluation, timer.metrics()])
+        if self._config.supervised.steps and self._config.checkpoint.every:
+            self._save()
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        self._progress.say(f"resuming after iteration {checkpoint.iteration}")
+        self._trainers.load(checkpoint.trainer_path)
+        self._collector.restore(checkpoint.data)
+        self._iteration = checkpoint.iteration
+        self._optimizer_steps = checkpoint.optimizer_steps
+        self._engines.ready()
+        self._sync.send(version=checkpoint.iteration)
+
+    def _step(self, iteration: int) -> None:
+        """One iteration of the algorithm."""
+        timer = Timer()
+        before = self._collector.state()
+        with timer.phase("generate"), self._saved_if_users_code_fails(before):
+            collected = self._collector.collect(self._engines)
+        with timer.phase("check"):
+            samples = [sample for rollout in collected.rollouts for sample in rollout.samples]
+            difference = self._sync.check(samples)
+        with timer.phase("plan"):
+            batch = assemble(collected.rollouts, self._config, iteration=iteration)
+        with timer.phase("train"):
+            steps = (
+                self._trainers.train(batch.rank_batches, doing=f"train iteration {iteration}") if batch.schedule else []
+            )
+        self._iteration = iteration
+        self._optimizer_steps += len(steps)
+        with timer.phase("sync"):
+            self._sync.send(version=iteration)
+        with timer.phase("evaluate"):
+            evaluation = self._evaluate() if self._is_due(self._config.evaluation.every) else {}
+        self._record(
+            iteration, [collected.metrics, batch.metrics, difference, _over_steps(steps), evaluation, timer.metrics()]
+        )
+        if self._is_due(self._config.checkpoint.every):
+            self._save()
+
+    def _train(self, batch: IterationBatch, iteration: int) -> list[dict[str, float]]:
+        if batch.schedule is None:
+            self._progress.say(f"iteration {iteration}: no group has two different rewards, nothing to learn from")
+            return []
+        return self._trainers.train(batch.rank_batches, doing=f"train iteration {iteration}")
+
+    def _evaluate(self) -> Figures:
+        """Greedy accuracy, and the check of the sync that came before."""
+        if self._config.evaluation.problems == 0:
+            return {}
+        evaluation = evaluate(self._engines, self._source, self._config)
+        self._sync.check(evaluation.samples)
+        return {"eval/accuracy": evaluation.accuracy, "eval/mean_length": evaluation.mean_length}
+
+    def _record(self, iteration: int, parts: Sequence[Figures]) -> None:
+        counters: Figures = {
+            "train/total_optimizer_steps": float(self._optimizer_steps),
+            "engine/restarts": float(self._engines.restarts),
+        }
+        values = self._log.write(iteration, {**counters, **{k: v for part in parts for k, v in part.items()}})
+        self._progress.advance("iteration", iteration, self._config.train.iterations, values)
+
+    def _is_due(self, every: int) -> bool:
+        last = self._iteration == self._config.train.iterations
+        return last or (every > 0 and self._iteration % every == 0)
+
+    def _save(self) -> None:
+        record = {"weight_version": self._sync.version, "optimizer_steps": self._optimizer_steps}
+        writing = self._directory.checkpoints.write(iteration=self._iteration, data=self._collector.state(), **record)
+        with writing as path:
+            self._trainers.save(path)
+
+    @contextmanager
+    def _saved_if_users_code_fails(self, before: dict[str, int]) -> Iterator[None]:
+        try:
+            yield
+        except (RewardError, RolloutError, PluginError) as error:
+            self._collector.restore(before)
+            self._save()
+            error.add_note(
+                f"Iteration {self._iteration} is saved: mend the function, "
+                f"then `vime-train resume {self._directory.root}`."
+            )
+            raise
+
+
+def _over_steps(steps: Sequence[dict[str, float]]) -> dict[str, Metric]:
+    """The mean over the optimizer steps of an iteration, and how many there were."""
+    merged = [{f"train/{name}": Mean(value, 1) for name, value in step.items()} for step in steps]
+    return {**merge(*merged), "train/optimizer_steps": Last(len(steps))}

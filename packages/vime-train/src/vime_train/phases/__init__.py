@@ -1,0 +1,7 @@
+"""The parts of an iteration that need more than one line of the controller."""
+
+from vime_train.phases._supervised import learning_rate, train_supervised
+from vime_train.phases._sync import WeightSync, WeightSyncError
+from vime_train.phases._timer import Timer
+
+__all__ = ["Timer", "WeightSync", "WeightSyncError", "learning_rate", "train_supervised"]

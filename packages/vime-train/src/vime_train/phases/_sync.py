@@ -1,0 +1,70 @@
+"""Weights from the trainers to the engines, and the proof that they arrived.
+
+Always true:
+
+- after every sync the log-probs of sampled tokens are computed again by the trainers, and the run stops if one of them
+  differs by more than `engine.max_log_prob_difference`: stale or half-loaded weights are an error, not an odd curve;
+- a sample that was sampled under another weight version than the trainers hold is an error too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vime_train.rollout import forward_batches
+
+if TYPE_CHECKING:
+    from vime_train.cluster import Cluster, EnginePool, TrainerGroup
+    from vime_train.config import RunConfig
+    from vime_train.rollout import Sample
+
+
+class WeightSyncError(RuntimeError):
+    """The engines do not hold the trainers' weights."""
+
+
+class WeightSync:
+    """Sends weights, counts their versions, and compares the two sides.
+
+    Attributes:
+        version: the version that the engines hold.
+    """
+
+    def __init__(self, cluster: Cluster, trainers: TrainerGroup, engines: EnginePool, config: RunConfig) -> None:
+        self._cluster = cluster
+        self._trainers = trainers
+        self._engines = engines
+        self._config = config
+        self.version = 0
+
+    def send(self, *, version: int) -> None:
+        """Export the trainers' weights and load them into every engine as `version`."""
+        directory = self._cluster.weights_directory(version)
+        self._trainers.export(directory)
+        self._engines.load_weights(str(directory), version=version)
+        self.version = version
+
+    def check(self, samples: Sequence[Sample]) -> dict[str, float]:
+        """Compare both sides on what was sampled since the last sync; the max and mean difference of log-probs.
+
+        Raises:
+            WeightSyncError: naming the sync, the difference, and what to look at.
+        """
+        versions = sorted({sample.weight_version for sample in samples})
+        if versions != [self.version]:
+            raise WeightSyncError(
+                f"sync {self.version}: samples carry weight versions {versions}, the trainers hold {self.version}: "
+                "the rollout function must generate with the engine it is given, and not keep answers for later."
+            )
+        batches = forward_batches(samples, self._config)
+        difference = self._trainers.log_prob_difference(batches, doing=f"check the log-probs after sync {self.version}")
+        largest, limit = difference["max"], self._config.engine.max_log_prob_difference
+        if not largest <= limit:
+            raise WeightSyncError(
+                f"sync {self.version}: vLLM's and Megatron's log-probs of {len(samples)} samples differ by up to "
+                f"{largest:.3g} (mean {difference['mean']:.3g}), more than engine.max_log_prob_difference = {limit:g}: "
+                "the engines serve stale or half-loaded weights, or the two sides compute the model differently. "
+                "A value above 0.1 is the first; just above the limit is the second (dtype, attention kernel)."
+            )
+        return {"check/max_log_prob_difference": largest, "check/mean_log_prob_difference": difference["mean"]}
