@@ -96,9 +96,7 @@ def unpack_response(
     """
     _check_local("unpack_response", local, micro_batch)
     responses = micro_batch.responses
-    places = responses.places[: responses.count]
-    counts = torch.bincount(micro_batch.sample_index[places], minlength=micro_batch.num_samples)
-    return list(torch.split(local[places], counts.tolist()))
+    return list(torch.split(local[responses.places[: responses.count]], list(responses.counts)))
 
 
 def gather_responses(

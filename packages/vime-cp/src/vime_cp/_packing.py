@@ -141,6 +141,18 @@ def pack_micro_batch(
     return packed.to(device)
 
 
+def packed_length(total_lengths: Sequence[int], *, cp: ContextParallel = _WHOLE, pad_multiple: int = 1) -> int:
+    """Places that every rank holds of a micro-batch with samples of these lengths, padding included.
+
+    Known from the plan alone, so a step's token count for Megatron (`megatron_loss`) needs no communication.
+
+    >>> packed_length([10, 7], cp=ContextParallel(size=2), pad_multiple=8)
+    16
+    """
+    require_int("pad_multiple", pad_multiple, minimum=1)
+    return build_stream(torch.tensor(list(total_lengths), dtype=torch.int64), cp, pad_multiple).local_length
+
+
 def _token_index(total: Tensor, sequence: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
     """The token at each place, -1 for padding, and whether it has a successor in its sample."""
     lengths = torch.cat([total, total.new_zeros(1)])[sequence]

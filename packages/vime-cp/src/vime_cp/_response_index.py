@@ -26,13 +26,13 @@ class ResponseIndex:
     """Where response tokens are scored: ``total`` counts the response tokens of all samples of the micro-batch.
 
     Attributes:
-        places: local places that score a token on this rank, padded with 0 to the largest count of any rank;
-            ``[capacity]``.
+        places: local places that score a token on this rank, padded with 0 to the largest number on any rank, at
+            least 1, so that no collective is empty; ``[capacity]``.
         targets: the response token each of them scores, -1 where padded; ``[capacity]``.
         rows: for every response token, its row in the ranks' concatenated ``[size * capacity]``; 0 if nobody scores it.
         scored: whether the token has a predecessor, hence is scored at all; ``[total]``.
         at_place: the response token scored at each local place, -1 where none; ``[local]``.
-        count: tokens that this rank scores.
+        counts: for every sample the tokens that this rank scores.
     """
 
     places: Int64[Tensor, " capacity"]
@@ -40,7 +40,12 @@ class ResponseIndex:
     rows: Int64[Tensor, " total"]
     scored: Bool[Tensor, " total"]
     at_place: Int64[Tensor, " local"]
-    count: int
+    counts: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Tokens that this rank scores."""
+        return sum(self.counts)
 
     def gather(
         self, values: Shaped[Tensor, "capacity ..."], cp: ContextParallel, *, gradient: Gradient
@@ -64,7 +69,7 @@ def build_response_index(stream: Stream, total: Tensor, response: Tensor) -> Res
     owner, place = stream.owners(sample, predecessor.clamp(min=0))
     per_rank = (owner == torch.arange(cp.size)[:, None]) & scored
     count_so_far = per_rank.cumsum(1)
-    capacity = int(per_rank.sum(1).max()) if len(sample) else 0
+    capacity = max(1, int(per_rank.sum(1).max()))
     targets = per_rank[cp.rank].nonzero()[:, 0]
     at_place = torch.full((stream.local_length,), -1)
     at_place[place[targets]] = targets
@@ -75,5 +80,5 @@ def build_response_index(stream: Stream, total: Tensor, response: Tensor) -> Res
         rows=torch.where(scored, owner * capacity + count_so_far.gather(0, owner[None])[0] - 1, 0),
         scored=scored,
         at_place=at_place,
-        count=len(targets),
+        counts=tuple(torch.bincount(sample[targets], minlength=len(total)).tolist()),
     )

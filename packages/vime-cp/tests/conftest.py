@@ -1,0 +1,74 @@
+"""Test settings, the slow oracle as a fixture, and a way to run one script as several real processes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+TESTS = Path(__file__).parent
+
+# VIME_EXAMPLES=1000 searches longer than the continuous integration does.
+settings.register_profile(
+    "vime",
+    max_examples=int(os.environ.get("VIME_EXAMPLES", "40")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("vime")
+
+
+@pytest.fixture(scope="session")
+def oracle() -> ModuleType:
+    """The module `_oracle.py`: losses by their definition, one sample and one token at a time."""
+    spec = importlib.util.spec_from_file_location("vime_cp_oracle", TESTS / "_oracle.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def run_ranks(tmp_path: Path) -> Callable[..., list[Any]]:
+    """Run a script of this folder as ranks of one gloo world; each rank's result is what it wrote to ``$RESULT``."""
+
+    def run(script: str, world_size: int, *, timeout_seconds: float = 240) -> list[Any]:
+        processes, results = [], []
+        for rank in range(world_size):
+            result = tmp_path / f"rank{rank}.json"
+            results.append(result)
+            env = os.environ | {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(world_size),
+                "RENDEZVOUS": f"file://{tmp_path / 'rendezvous'}",
+                "RESULT": str(result),
+                "OMP_NUM_THREADS": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+            }
+            log = (tmp_path / f"rank{rank}.log").open("w")
+            command = [sys.executable, str(TESTS / script)]
+            processes.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
+            log.close()
+        try:
+            codes = [process.wait(timeout=timeout_seconds) for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        logs = [(tmp_path / f"rank{rank}.log").read_text()[-4000:] for rank in range(world_size)]
+        assert codes == [0] * world_size, "\n".join(f"--- rank {rank}\n{log}" for rank, log in enumerate(logs))
+        return [json.loads(result.read_text()) for result in results]
+
+    return run
