@@ -1,6 +1,7 @@
 """The shell of every actor: it holds one plain object and calls its methods.
 
-Always true: an actor writes all its output, also that of native code and of a crash, to its own log file.
+Always true: an actor writes all its output, also that of native code and of a crash, to its own log file, whose first line
+tells its process id.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Host:
         # before the object's libraries are imported: most of them read these only once
         os.environ.update(environment)
         self._held: object = None
+        print(f"process {os.getpid()}", flush=True)
 
     def process_id(self) -> int:
         """The actor's process."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from vime_train._errors import RunError
+
 Failure = Literal["died", "raised", "late"]
 
 
-class ClusterError(RuntimeError):
+class ClusterError(RunError, RuntimeError):
     """The run's processes cannot be started or reached."""
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from vime_train._errors import RunError
 from vime_train.engine._protocol import GenerationRequest
 
 
-class EngineError(ValueError):
+class EngineError(RunError, ValueError):
     """A request or a weight directory that the engine cannot serve."""
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from vime_train._errors import RunError
 from vime_train.rollout import forward_batches
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from vime_train.rollout import Sample
 
 
-class WeightSyncError(RuntimeError):
+class WeightSyncError(RunError, RuntimeError):
     """The engines do not hold the trainers' weights."""
 
 

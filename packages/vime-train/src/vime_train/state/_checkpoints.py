@@ -83,8 +83,7 @@ class Checkpoints:
             yield trainer
             record = {"format": _FORMAT, **{k: v for k, v in asdict(checkpoint).items() if k != "path"}}
             (aside / _RECORD).write_text(json.dumps(record, indent=2) + "\n")
-        for old in self.list()[: -self._keep]:
-            shutil.rmtree(old.path)
+        self._prune(written=iteration)
 
     def list(self) -> list[Checkpoint]:
         """The whole checkpoints, oldest first.
@@ -101,6 +100,12 @@ class Checkpoints:
         """The newest whole checkpoint, if there is one."""
         found = self.list()
         return found[-1] if found else None
+
+    def _prune(self, *, written: int) -> None:
+        others = [found for found in self.list() if found.iteration != written]
+        surplus = max(0, len(others) - (self._keep - 1))
+        for old in others[:surplus]:
+            shutil.rmtree(old.path)
 
     def sweep(self) -> None:
         """Remove what a killed run had begun to write."""

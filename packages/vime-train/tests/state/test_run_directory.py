@@ -1,0 +1,95 @@
+"""The run directory: never written twice, and truncated to its checkpoint on resume."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vime_train.config import RunConfig
+from vime_train.state import RunDirectory, StateError
+
+
+def config(root: Path, **sections: object) -> RunConfig:
+    return RunConfig.model_validate({"run_dir": str(root), **sections})
+
+
+def save(run: RunDirectory, iteration: int) -> None:
+    with run.checkpoints.write(iteration=iteration, weight_version=iteration, optimizer_steps=0, data={}):
+        pass
+
+
+def test_a_new_run_writes_its_whole_configuration(tmp_path: Path) -> None:
+    given = config(tmp_path / "a" / "run", seed=7)
+    run = RunDirectory.create(given)
+    written = json.loads(run.config_path.read_text())
+    assert RunConfig.model_validate(written) == given
+    assert written["optimizer"]["lr"] == given.optimizer.lr
+    assert run.logs.is_dir()
+
+
+def test_an_empty_directory_may_be_used(tmp_path: Path) -> None:
+    assert RunDirectory.create(config(tmp_path)).root == tmp_path
+
+
+def test_a_run_directory_that_exists_is_refused_and_left_alone(tmp_path: Path) -> None:
+    run = RunDirectory.create(config(tmp_path / "run"))
+    save(run, 4)
+    before = {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()}
+    with pytest.raises(StateError, match=r"exists and holds a run \(newest checkpoint after iteration 4\)") as caught:
+        RunDirectory.create(config(tmp_path / "run", seed=1))
+    assert "vime-train resume" in str(caught.value)
+    assert "--set run_dir=" in str(caught.value)
+    assert {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()} == before
+
+
+def test_a_file_in_the_place_of_the_run_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(StateError, match="a file of that name"):
+        RunDirectory.create(config(tmp_path / "run"))
+
+
+def test_a_directory_with_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(StateError, match="exists and holds 1 entries"):
+        RunDirectory.create(config(tmp_path))
+
+
+def test_resume_wants_a_run(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="is not a run directory"):
+        RunDirectory.resume(tmp_path)
+
+
+def test_resume_wants_a_checkpoint(tmp_path: Path) -> None:
+    run = RunDirectory.create(config(tmp_path / "run"))
+    with pytest.raises(StateError, match="no checkpoint to go on from"):
+        RunDirectory.resume(run.root)
+
+
+def test_resume_drops_records_after_the_checkpoint_and_half_a_line(tmp_path: Path) -> None:
+    run = RunDirectory.create(config(tmp_path / "run"))
+    save(run, 2)
+    lines = [json.dumps({"iteration": iteration, "reward": iteration / 10}) for iteration in range(5)]
+    run.metrics.write_text("\n".join(lines) + '\n{"iteration": 5, "rew')
+    _, _, checkpoint = RunDirectory.resume(run.root)
+    assert checkpoint.iteration == 2
+    assert run.metrics.read_text() == "\n".join(lines[:3]) + "\n"
+
+
+def test_resume_sweeps_what_a_killed_run_had_begun_to_write(tmp_path: Path) -> None:
+    run = RunDirectory.create(config(tmp_path / "run"))
+    save(run, 1)
+    half = run.root / "checkpoints" / ".writing-iteration-000002"
+    half.mkdir()
+    RunDirectory.resume(run.root)
+    assert not half.exists()
+
+
+def test_a_run_that_was_moved_resumes_where_it_is(tmp_path: Path) -> None:
+    run = RunDirectory.create(config(tmp_path / "run"))
+    save(run, 1)
+    moved = run.root.rename(tmp_path / "moved")
+    found, resumed, _ = RunDirectory.resume(moved)
+    assert found.root == moved
+    assert resumed.run_dir == str(moved)
