@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from ._group import Group, group_rank
-from ._vocab_parallel import LogProbsAndEntropy, VocabShard
+from ._softmax_stats import VocabShard
+from ._vocab_parallel import LogProbsAndEntropy
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int, Num
     from torch import Tensor
 
-# Two chunks of fp32 rows may be alive at once; over bf16 logits 1/16 of the rows makes that a quarter of the logits.
-_CHUNKS_AT_LEAST = 16
+# Two fp32 buffers over bf16 logits take 2 * 2 / 32 = an eighth of the logits' memory; the law leaves a quarter.
+_CHUNKS_AT_LEAST = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

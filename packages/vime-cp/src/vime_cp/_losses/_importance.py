@@ -148,7 +148,7 @@ def mis(
         return _bound(_log_ratio(train_log_probs, rollout_log_probs, mask), low, high, mode, mask)
     if sample_index is None or num_samples is None:
         raise ValueError(
-            f"{where}: sample_index or num_samples is None but level={level!r} and veto={veto} look at whole sequences: "
+            f"{where}: sample_index or num_samples is None but level={level!r} and veto={veto} need whole sequences: "
             f"give both, as in the packed micro-batch"
         )
     check_sample_index(where, sample_index, "train_log_probs", train_log_probs)
