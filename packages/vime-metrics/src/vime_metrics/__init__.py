@@ -8,6 +8,7 @@ from vime_metrics._metric import Metric
 from vime_metrics._moments import Std
 from vime_metrics._quantiles import Quantiles
 from vime_metrics._recorder import Recorder, record, recording
+from vime_metrics._reduction import SimulatedWorld
 from vime_metrics._sums import Count, Mean, Rate, Sum
 from vime_metrics.sinks import ConsoleSink, JsonlSink, Sink
 
@@ -27,6 +28,7 @@ __all__ = [
     "Recorder",
     "ReductionError",
     "SchemaError",
+    "SimulatedWorld",
     "Sink",
     "SinkError",
     "Std",

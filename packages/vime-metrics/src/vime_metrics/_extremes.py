@@ -80,8 +80,8 @@ class Min(Metric):
 class Last(Metric):
     """The value at the highest `step`; NaN where nothing was added.
 
-    Where several values share that step it is their mean. Order is told by `step`, since addition knows none: within one step all ranks usually agree
-    (learning rate, epoch), and where they do not their mean is the only answer that is the same for every order.
+    Where several values share that step it is their mean: within a step ranks usually agree (learning rate, epoch),
+    and where they do not, no other answer is the same in every order of addition.
 
     >>> (Last(3e-4, step=7) + Last(1e-4, step=8)).value
     0.0001
@@ -110,8 +110,8 @@ class Last(Metric):
     def __add__(self, other: Self) -> Self:
         self._require_same_kind(other)
         nonfinite = self.nonfinite + other.nonfinite
-        if self._rank() != other._rank():
-            newer = max(self, other, key=type(self)._rank)
+        if self.newest != other.newest:
+            newer = self if self.newest > other.newest else other
             return type(self)(newer.total, newer.step, newer.holders, nonfinite)
         return type(self)(self.total + other.total, self.step, self.holders + other.holders, nonfinite)
 
@@ -125,7 +125,9 @@ class Last(Metric):
         """total / holders at the highest step."""
         return self.total / self.holders if self.holders else math.nan
 
-    def _rank(self) -> int:
+    @property
+    def newest(self) -> int:
+        """The step, -1 where nothing was added."""
         return self.step if self.holders else -1
 
 

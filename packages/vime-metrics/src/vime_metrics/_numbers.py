@@ -38,13 +38,11 @@ def as_float(value: SupportsFloat, what: str) -> float:
 
 
 def as_count(value: object, what: str) -> int:
-    """`value` as a Python int of at least 0; floats are refused unless integral."""
-    if type(value) is int and value >= 0:
-        return value
-    number = as_float(value, what)  # type: ignore[arg-type]  # the error for other types is raised there
-    if not number.is_integer() or number < 0:
-        raise MetricError(f"{what} must be a whole number of at least 0, given {value!r}.")
-    return int(value) if isinstance(value, int | np.integer) else int(number)
+    """`value` as a Python int of at least 0; at most 2**53; floats are refused unless integral."""
+    number = value if type(value) is int else as_float(value, what)  # type: ignore[arg-type]  # it refuses the rest
+    if number != number // 1 or not 0 <= number <= MAX_EXACT_INTEGER:
+        raise MetricError(f"{what} must be a whole number from 0 to 2**53, given {value!r}.")
+    return int(number)
 
 
 def as_array(values: Values, what: str) -> Array:
@@ -65,7 +63,7 @@ def split_finite(values: Array) -> tuple[Array, int]:
 def _off_device(values: Values) -> ArrayLike:
     loaded = sys.modules.get("torch")
     if loaded is None:
-        return values  # type: ignore[return-value]  # no tensor can exist
+        return values
     if isinstance(values, list | tuple) and values and isinstance(values[0], loaded.Tensor):
         values = loaded.cat([tensor.detach().reshape(-1) for tensor in values])
     if isinstance(values, loaded.Tensor):

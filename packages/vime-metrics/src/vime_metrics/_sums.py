@@ -14,7 +14,7 @@ import numpy as np
 
 from vime_metrics._errors import MetricError
 from vime_metrics._metric import Metric
-from vime_metrics._numbers import Values, as_array, as_count, as_float, split_finite
+from vime_metrics._numbers import MAX_EXACT_INTEGER, Values, as_array, as_count, as_float, split_finite
 
 
 @final
@@ -61,7 +61,7 @@ class Count(Metric):
     nonfinite: int = 0
 
     def __post_init__(self) -> None:
-        if type(self.number) is not int or self.number < 0:
+        if type(self.number) is not int or not 0 <= self.number <= MAX_EXACT_INTEGER:
             object.__setattr__(self, "number", as_count(self.number, "Count.number"))
 
     @classmethod

@@ -1,0 +1,116 @@
+"""The agreed layout of one combination of schemas: which number goes where, on which rank.
+
+Every rank builds the same plan from the same schemas; only `mine` differs. Packing and unpacking touch no names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from vime_metrics._metric import Metric
+from vime_metrics._numbers import Array
+from vime_metrics._reduction._schema import NONFINITE_SUFFIX, Entry, Options
+from vime_metrics._reduction._union import refuse_equal_names
+from vime_metrics._reduction.blocks import Block, Mine, build_blocks
+
+
+class Plan:
+    """Blocks for the union of keys, seen from rank `rank`, which brings the keys `mine`."""
+
+    def __init__(
+        self,
+        entries: Mapping[str, Entry],
+        mine: Mapping[str, Entry],
+        digest: bytes,
+        rank: int,
+        ranks: int,
+        options: Options,
+    ) -> None:
+        self.digest = digest
+        self.rank = rank
+        self.blocks = build_blocks(entries, ranks)
+        self._getters = [_Getter(block, mine) for block in self.blocks]
+        self._firsts = _slices([block.first_size for block in self.blocks])
+        self._peaks = _slices([block.peaks_size for block in self.blocks])
+        self.first_size = sum(block.first_size for block in self.blocks)
+        self.peaks_size = sum(block.peaks_size for block in self.blocks)
+        self.has_second = any(block.has_second for block in self.blocks)
+        names = list(chain.from_iterable(block.names for block in self.blocks))
+        refuse_equal_names(names)
+        self._order = np.array(sorted(range(len(names)), key=names.__getitem__), np.intp)
+        self.names = sorted(names)
+        self._spoiled = self._find_spoiled(entries) if options.nonfinite == "keep" else np.empty(0, np.intp)
+
+    def pick(self, step: Mapping[str, Metric]) -> list[Mine[Any]]:
+        """The metrics of this rank's `step` by block."""
+        return [getter.mine(step, self.rank) for getter in self._getters]
+
+    def write_first(self, mine: Sequence[Mine[Any]], out: Array) -> None:
+        """Write this rank's sums to `out`, zeros of shape [first_size]."""
+        for block, part, where in zip(self.blocks, mine, self._firsts, strict=True):
+            block.write_first(part, out[where])
+
+    def peaks(self, mine: Sequence[Mine[Any]]) -> Array:
+        """This rank's maxima, shape [peaks_size]."""
+        out = np.full(self.peaks_size, -np.inf)
+        for block, part, where in zip(self.blocks, mine, self._peaks, strict=True):
+            block.write_peaks(part, out[where])
+        return out
+
+    def check(self, first: Array) -> None:
+        """Raise `SchemaError` where the reduced counts contradict the declared copies."""
+        for block, where in zip(self.blocks, self._firsts, strict=True):
+            block.check(first[where])
+
+    def seconds(self, mine: Sequence[Mine[Any]], first: Array, peaks: Array) -> list[Array]:
+        """This rank's second sums, block by block."""
+        return [
+            block.second(part, first[at], peaks[peaks_at])
+            for block, part, at, peaks_at in zip(self.blocks, mine, self._firsts, self._peaks, strict=True)
+        ]
+
+    def finish(self, first: Array, peaks: Array, seconds: Sequence[Array]) -> dict[str, float]:
+        """Name to number, names ascending, from the reduced buffers."""
+        parts = zip(self.blocks, self._firsts, self._peaks, seconds, strict=True)
+        numbers = [block.finish(first[at], peaks[peaks_at], second) for block, at, peaks_at, second in parts]
+        values = np.concatenate([*numbers, np.empty(0)])[self._order]
+        values[self._spoiled] = np.nan
+        return dict(zip(self.names, values.tolist(), strict=True))
+
+    def _find_spoiled(self, entries: Mapping[str, Entry]) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """Positions of the numbers of every key that came with NaN or infinity."""
+        keys = {key.removesuffix(NONFINITE_SUFFIX) for key in entries if key.endswith(NONFINITE_SUFFIX)}
+        owners = {name: key for block in self.blocks for name, key in _owners(block)}
+        return np.array([at for at, name in enumerate(self.names) if owners[name] in keys], np.intp)
+
+
+class _Getter:
+    """Fetches this rank's metrics of one block from a step."""
+
+    def __init__(self, block: Block[Any], mine: Mapping[str, Entry]) -> None:
+        held = [at for at, key in enumerate(block.keys) if key in mine]
+        self._at = slice(None) if len(held) == len(block.keys) else np.array(held, np.intp)
+        self._keys = [block.keys[at] for at in held]
+        self._fetch = itemgetter(*self._keys) if len(held) > 1 else None
+
+    def mine(self, step: Mapping[str, Metric], rank: int) -> Mine[Any]:
+        if self._fetch is None:
+            return Mine([step[key] for key in self._keys], self._at, rank)
+        return Mine(self._fetch(step), self._at, rank)
+
+
+def _slices(sizes: Sequence[int]) -> list[slice]:
+    stops = list(accumulate(sizes))
+    return [slice(stop - size, stop) for size, stop in zip(sizes, stops, strict=True)]
+
+
+def _owners(block: Block[Any]) -> list[tuple[str, str]]:
+    """Each reported name with the key it belongs to."""
+    if len(block.keys) == 1:
+        return [(name, block.keys[0]) for name in block.names]
+    return list(zip(block.names, block.keys, strict=True))

@@ -1,0 +1,104 @@
+"""One reduction, from the metrics of each rank to the numbers of all.
+
+Laws:
+- M2: the result equals that of the pooled data, whatever rank held what, including ranks that hold nothing;
+- M5: a step whose keys occurred before costs one sum, one maximum where some metric needs it, and one second sum where
+  some metric needs it: at most three collectives however many metrics there are, and no name among them;
+- an error of one rank (a clash, a NaN that is fatal, a bad value) is raised by every rank, with its rank and key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from vime_metrics._errors import MetricError
+from vime_metrics._metric import Metric
+from vime_metrics._numbers import Array
+from vime_metrics._reduction._agreement import TOKEN_SIZE, GroupMemory, token_part
+from vime_metrics._reduction._plan import Plan
+from vime_metrics._reduction._requests import Steps, largest, summed
+from vime_metrics._reduction._schema import NONFINITE_SUFFIX, LocalSchema, Options, Schema
+from vime_metrics._reduction.blocks import Mine
+from vime_metrics._sums import Count
+
+Parts: TypeAlias = list[Mine[Any]]
+
+
+def reduction(step: Mapping[str, Metric], memory: GroupMemory, options: Options) -> Steps[dict[str, float] | None]:
+    """Name to number on every rank, or on the rank `options.group_dst` alone."""
+    step, local = _prepare(step, memory, options)
+    plan, mine, first = yield from _first_sums(step, local, memory, options)
+    dst = options.group_dst
+    with np.errstate(over="ignore", invalid="ignore"):
+        plan.check(first)
+        peaks = plan.peaks(mine)
+        if peaks.size:
+            peaks = yield from largest(peaks, None if plan.has_second else dst)
+        seconds = plan.seconds(mine, first, peaks)
+        sizes = [part.size for part in seconds]
+        if any(sizes):
+            reduced = yield from summed(np.concatenate(seconds), dst)
+            seconds = np.split(reduced, list(accumulate(sizes))[:-1])
+        if dst is not None and dst != memory.rank:
+            return None
+        return plan.finish(first, peaks, seconds)
+
+
+def _first_sums(
+    step: Mapping[str, Metric], local: LocalSchema, memory: GroupMemory, options: Options
+) -> Steps[tuple[Plan, Parts, Array]]:
+    """Sum the token together with what the expected plan would send; repeat without guessing where it was wrong."""
+    expected = memory.expected()
+    fits = expected is not None and expected.digest == local.digest
+    mine = expected.pick(step) if expected is not None and fits else []
+    out = np.zeros(TOKEN_SIZE + (expected.first_size if expected is not None else 0))
+    out[:TOKEN_SIZE] = token_part(local.digest, memory.rank)
+    if expected is not None and fits:
+        expected.write_first(mine, out[TOKEN_SIZE:])
+    reduced = yield from summed(out)
+    token = reduced[:TOKEN_SIZE].tobytes()
+    plan = memory.find(token)
+    if plan is not None and plan is expected:
+        return plan, mine, reduced[TOKEN_SIZE:]
+    if plan is None:
+        plan = yield from memory.agree(local, token, options)
+    mine, out = plan.pick(step), np.zeros(plan.first_size)
+    plan.write_first(mine, out)
+    first = (yield from summed(out)) if out.size else out
+    return plan, mine, first
+
+
+def _prepare(
+    step: Mapping[str, Metric], memory: GroupMemory, options: Options
+) -> tuple[Mapping[str, Metric], LocalSchema]:
+    """The step with its counts of NaN and infinity as metrics; what is wrong with it becomes its schema."""
+    try:
+        return _described(step, memory, options)
+    except MetricError as error:
+        return {}, LocalSchema.of(Schema(entries={}, call=options.call(), error=str(error)))
+
+
+def _described(
+    step: Mapping[str, Metric], memory: GroupMemory, options: Options
+) -> tuple[Mapping[str, Metric], LocalSchema]:
+    local = memory.describer.describe(step, options)
+    if any([metric.nonfinite for metric in step.values()]):  # noqa: C419 - a generator takes twice as long
+        step = _with_nonfinite(step, options)
+        local = memory.describer.describe(step, options)
+    return step, local
+
+
+def _with_nonfinite(step: Mapping[str, Metric], options: Options) -> dict[str, Metric]:
+    spoiled = {key: metric.nonfinite for key, metric in step.items() if metric.nonfinite}
+    if options.nonfinite == "error":
+        named = ", ".join(f"{key!r} ({number})" for key, number in spoiled.items())
+        raise MetricError(f"NaN or infinite values in {named}; reduce with nonfinite='keep' or 'drop' to go on.")
+    counts = {f"{key}{NONFINITE_SUFFIX}": Count(number) for key, number in spoiled.items()}
+    for name in counts:
+        if name in step:
+            raise MetricError(f"metric {name!r} has the name under which non-finite values are counted: rename it.")
+    return {**step, **counts}
