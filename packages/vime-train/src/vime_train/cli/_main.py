@@ -36,9 +36,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from vime_train.config import load_config
+    from vime_train.config import check_launch, load_config
 
     config = load_config(arguments.config, arguments.overrides)
+    check_launch(config)
     from vime_train.controller import run
 
     run(config)

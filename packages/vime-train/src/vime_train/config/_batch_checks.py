@@ -38,7 +38,8 @@ def _steps(config: RunConfig) -> Iterator[str]:
     if config.batching.shortage == "error" and size < needed:
         yield (
             f"train.global_batch_size = {size} with batching.shortage = 'error': a step needs at least {needed} "
-            f"samples (dp = {layout.dp}, pp = {layout.pp}, vpp = {layout.vpp}, group = {group}). Raise it, or use 'fill'."
+            f"samples (dp = {layout.dp}, pp = {layout.pp}, vpp = {layout.vpp}, group = {group}). Raise it, or use "
+            "'fill'."
         )
 
 

@@ -60,6 +60,8 @@ class ArithmeticSums:
             raise ValueError(f"largest_term must be a digit from 2 to 9, got {self.largest_term}.")
         if self.tokenizer is None:
             object.__setattr__(self, "tokenizer", CharTokenizer(alphabet=ALPHABET))
+        if not self._distinct(1, "train"):
+            raise ValueError(f"no problem of {self} is for training: allow more terms or larger ones.")
 
     @property
     def stop_token_ids(self) -> tuple[int, ...]:
@@ -68,7 +70,7 @@ class ArithmeticSums:
 
     def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
         """Training problems `start` to `start + count - 1` of the endless sequence of `seed`."""
-        return [self._draw(f"train-{seed}-{index}", "train") for index in range(start, start + count)]
+        return [self._training_problem(seed, index) for index in range(start, start + count)]
 
     def validation(self, count: int) -> list[Problem]:
         """Problems for tuning."""
@@ -102,27 +104,33 @@ class ArithmeticSums:
     def _answer_tokens(self, text: str) -> tuple[int, ...]:
         return (*self.tokenizer.encode(text), self.tokenizer.eos_token_id)
 
-    def _draw(self, key: str, split: Split) -> Problem:
-        rng = random.Random(key)
-        while True:
-            terms = [rng.randint(1, self.largest_term) for _ in range(rng.randint(self.min_terms, self.max_terms))]
-            prompt = "".join(f"{LABELS[place]}{term}" for place, term in enumerate(terms)) + "="
-            if split_of(prompt) == split:
-                return Problem(
-                    problem_id=prompt,
-                    prompt=prompt,
-                    answer=str(sum(terms)),
-                    prompt_tokens=self.tokenizer.encode(prompt),
-                    metadata={"terms": len(terms)},
-                )
+    def _problem(self, rng: random.Random) -> Problem:
+        terms = [rng.randint(1, self.largest_term) for _ in range(rng.randint(self.min_terms, self.max_terms))]
+        prompt = "".join(f"{LABELS[place]}{term}" for place, term in enumerate(terms)) + "="
+        return Problem(
+            problem_id=prompt,
+            prompt=prompt,
+            answer=str(sum(terms)),
+            prompt_tokens=self.tokenizer.encode(prompt),
+            metadata={"terms": len(terms)},
+        )
+
+    def _training_problem(self, seed: int, index: int) -> Problem:
+        rng = random.Random(f"train-{seed}-{index}")
+        problem = self._problem(rng)
+        while split_of(problem.prompt) != "train":
+            problem = self._problem(rng)
+        return problem
 
     def _distinct(self, count: int, split: Split) -> list[Problem]:
+        rng = random.Random(split)
         found: dict[str, Problem] = {}
-        index = 0
-        while len(found) < count and index < 20 * count + 1000:
-            problem = self._draw(f"{split}-{index}", split)
-            found.setdefault(problem.problem_id, problem)
-            index += 1
+        for _ in range(50 * count + 1000):
+            if len(found) == count:
+                break
+            problem = self._problem(rng)
+            if split_of(problem.prompt) == split:
+                found.setdefault(problem.problem_id, problem)
         return list(found.values())
 
 

@@ -23,10 +23,9 @@ class MetricsLog:
 
     def write(self, iteration: int, metrics: Mapping[str, Metric | float]) -> dict[str, float]:
         """Append the record of an iteration, and return its figures."""
-        values = {
-            name: float(metric) if isinstance(metric, int | float) else float(metric.value)
-            for name, metric in metrics.items()
-        }
+        values: dict[str, float] = {}
+        for name, metric in metrics.items():
+            values |= {name: float(metric)} if isinstance(metric, int | float) else metric.report(name)
         record = {"iteration": iteration} | {
             name: value if math.isfinite(value) else None for name, value in sorted(values.items())
         }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from vime_metrics import Sum
+from vime_metrics import Count
 from vime_train.plugins import PluginError, resolve
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._groups import by_group
@@ -82,9 +82,9 @@ class Collector:
         return Collected(
             rollouts=tuple(rollout for group in groups[:wanted] for rollout in group),
             metrics={
-                "rollout/groups_generated": Sum(generated),
-                "rollout/groups_rejected": Sum(rejected),
-                "rollout/groups_surplus": Sum(surplus),
+                "rollout/groups_generated": Count(generated),
+                "rollout/groups_rejected": Count(rejected),
+                "rollout/groups_surplus": Count(surplus),
             },
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vime_metrics import Count, Max, Mean, Min, Quantiles, Sum
+from vime_metrics import Count, Max, Mean, Min, Quantiles
 from vime_train.rollout._groups import by_group
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def batch_metrics(
     first = [rollout.samples[0].response_length for rollout in rollouts]
     metrics: dict[str, Metric] = {
         "rollout/reward": Mean.of([rollout.reward for rollout in rollouts]),
-        "rollout/rollouts": Sum(len(rollouts)),
-        "rollout/samples": Sum(len(samples)),
+        "rollout/rollouts": Count(len(rollouts)),
+        "rollout/samples": Count(len(samples)),
         "rollout/samples_per_rollout": Mean(len(samples), len(rollouts)),
         "rollout/truncated": Mean.of([float(sample.status == "truncated") for sample in samples]),
-        "rollout/zero_variance_groups": Sum(len(by_group(dropped))),
+        "rollout/zero_variance_groups": Count(len(by_group(dropped))),
         "rollout/trained_share": Mean(len(rollouts) - len(dropped), len(rollouts)),
         "response/length": Quantiles.of(lengths),
         "response/mean_length": Mean.of(lengths),
@@ -45,6 +45,6 @@ def batch_metrics(
             "plan/imbalance": Max(total.imbalance),
             "plan/lockstep": Max(total.lockstep),
             "plan/padding": Max(total.padding_fraction),
-            "plan/fillers": Sum(total.fillers),
+            "plan/fillers": Count(total.fillers),
         }
     return metrics

@@ -4,7 +4,7 @@ Always true of the rollouts:
 
 - one per problem and per `rollout.rollouts_per_prompt`, in that order, ids counted from the context;
 - a rollout has one sample per attempt; only the attempt's own tokens are its response;
-- the reward of a rollout is the best over its attempts of `retry_reward ** (attempt - 1) * score`; its samples share it.
+- the reward of a rollout is the best over its attempts of `retry_reward ** (attempt - 1) * score`; samples share it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,62 @@
+"""What several rooms' tests share: a small engine that answers from a script, and small runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from vime_train.config import RunConfig, load_config
+from vime_train.data import CharTokenizer
+from vime_train.data.arithmetic import ALPHABET
+from vime_train.engine import Completion, GenerationRequest
+
+Script = Callable[[str, int, int], str]
+
+
+@dataclass
+class ScriptedEngine:
+    """An engine whose answer to a prompt is `script(prompt text, sample number, seed)`; log-probs count down."""
+
+    script: Script
+    version: int = 0
+    requests: list[GenerationRequest] = field(default_factory=list)
+    tokenizer: CharTokenizer = field(default_factory=lambda: CharTokenizer(alphabet=ALPHABET))
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[list[Completion]]:
+        self.requests += requests
+        return [[self._answer(request, sample) for sample in range(request.num_samples)] for request in requests]
+
+    def load_weights(self, directory: str, *, version: int) -> None:
+        self.version = version
+
+    def close(self) -> None:
+        self.requests.clear()
+
+    def _answer(self, request: GenerationRequest, sample: int) -> Completion:
+        text = self.script(self.tokenizer.decode(request.prompt_tokens), sample, request.seed)
+        tokens = (*self.tokenizer.encode(text), self.tokenizer.eos_token_id)
+        cut = tokens[: request.max_new_tokens]
+        return Completion(
+            tokens=cut,
+            log_probs=tuple(-0.1 * (place + 1) for place in range(len(cut))),
+            finish_reason="stop" if cut == tokens else "length",
+            weight_version=self.version,
+        )
+
+
+@pytest.fixture
+def scripted_engine() -> type[ScriptedEngine]:
+    return ScriptedEngine
+
+
+@pytest.fixture
+def small_run() -> Callable[..., RunConfig]:
+    """The shipped arithmetic run with 4 prompts of 4 rollouts, and whatever overrides the test needs."""
+
+    def make(*overrides: str) -> RunConfig:
+        small = ["rollout.prompts_per_iteration=4", "rollout.rollouts_per_prompt=4", "train.global_batch_size=8"]
+        return load_config(["arithmetic.toml"], [*small, *overrides])
+
+    return make
