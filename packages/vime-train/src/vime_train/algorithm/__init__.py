@@ -1,1 +1,7 @@
-"""See the package docstring of `vime_train`."""
+"""What the configuration names, mapped to `vime_cp`: advantages, the weights of a step, and the loss of a token."""
+
+from vime_train.algorithm._advantages import advantages
+from vime_train.algorithm._policy_terms import policy_terms
+from vime_train.algorithm._step_weights import step_weights
+
+__all__ = ["advantages", "policy_terms", "step_weights"]

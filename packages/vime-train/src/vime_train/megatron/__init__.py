@@ -1,1 +1,9 @@
-"""See the package docstring of `vime_train`."""
+"""The only room that imports Megatron-core: model, weights, losses, schedules, optimizer, checkpoints."""
+
+from vime_train.megatron._cpu import import_scope
+
+with import_scope():
+    from vime_train.megatron._plan_check import PlanMismatchError
+    from vime_train.megatron._trainer import Trainer
+
+__all__ = ["PlanMismatchError", "Trainer"]

@@ -1,0 +1,42 @@
+"""The weight of every sample in its optimizer step, from the whole step, before the plan is cut.
+
+Always true: the weights of a step make its loss the mean that `aggregation` names, whatever rank and micro-batch a sample is
+in; samples that train in no step, and fully masked ones, have weight 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from vime_cp import sample_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    from vime_schedule import Schedule
+
+    from vime_train.config import AlgorithmSection
+    from vime_train.rollout import Sample
+
+
+def step_weights(
+    schedule: Schedule, samples: Sequence[Sample], section: AlgorithmSection
+) -> npt.NDArray[np.float64]:
+    """One weight per sample of the batch; each step's samples are weighted among themselves."""
+    weights = np.zeros(len(samples))
+    for step in schedule.steps:
+        members = [position for rank in step.micro_batches for micro_batch in rank for position in micro_batch]
+        weights[members] = _weights([samples[position] for position in members], section)
+    return weights
+
+
+def _weights(samples: Sequence[Sample], section: AlgorithmSection) -> npt.NDArray[np.float64]:
+    by_prompt = section.aggregation == "prompt_mean"
+    return sample_weights(
+        section.aggregation,
+        [sum(sample.loss_mask) for sample in samples],
+        rollout_ids=[sample.rollout_id for sample in samples],
+        prompt_ids=[sample.group_id for sample in samples] if by_prompt else None,
+    ).numpy()

@@ -1,0 +1,148 @@
+"""How Megatron's parameters are made of Hugging Face's, for Qwen3 and Llama.
+
+Each parameter is described by one *logical* tensor: the Hugging Face tensors joined so that cutting one axis into `tp` equal
+pieces, and flattening each piece, gives the tensor-parallel shards. QKV interleaves per group of query heads, `[groups,
+(heads per group + 2) * head_dim, hidden]`; gate and up are stacked, `[2, ffn, hidden]`, and cut along `ffn`.
+
+Always true: `split(join(tensors)) == tensors`, bit for bit, and `unshard` of all shards is the logical tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from vime_train.megatron._architecture import Architecture
+
+Kind = Literal["plain", "qkv", "gate_up"]
+
+_LAYER_PARTS: dict[str, tuple[tuple[str, ...], Kind, int | None]] = {
+    "input_layernorm.weight": (("input_layernorm",), "plain", None),
+    "self_attention.linear_qkv.weight": (("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), "qkv", 0),
+    "self_attention.q_layernorm.weight": (("self_attn.q_norm",), "plain", None),
+    "self_attention.k_layernorm.weight": (("self_attn.k_norm",), "plain", None),
+    "self_attention.linear_proj.weight": (("self_attn.o_proj",), "plain", 1),
+    "pre_mlp_layernorm.weight": (("post_attention_layernorm",), "plain", None),
+    "mlp.linear_fc1.weight": (("mlp.gate_proj", "mlp.up_proj"), "gate_up", 1),
+    "mlp.linear_fc2.weight": (("mlp.down_proj",), "plain", 1),
+}
+# Transformer Engine's layers keep a norm inside the linear layer that follows it.
+_FUSED_NAMES = {
+    "self_attention.linear_qkv.layer_norm_weight": "input_layernorm.weight",
+    "mlp.linear_fc1.layer_norm_weight": "pre_mlp_layernorm.weight",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightRule:
+    """One Megatron parameter: its Hugging Face names, how they join, and the axis that tensor parallelism cuts."""
+
+    hf_names: tuple[str, ...]
+    shape: tuple[int, ...]
+    kind: Kind
+    shard_axis: int | None
+    groups: int
+
+    def join(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The logical tensor of the Hugging Face tensors."""
+        if self.kind == "qkv":
+            return torch.cat([x.reshape(self.groups, -1, x.shape[-1]) for x in tensors], dim=1)
+        return torch.stack(list(tensors)) if self.kind == "gate_up" else tensors[0]
+
+    def split(self, logical: Tensor) -> list[Tensor]:
+        """The Hugging Face tensors of a logical tensor."""
+        if self.kind == "plain":
+            return [logical]
+        if self.kind == "gate_up":
+            return list(logical.unbind(0))
+        rows, hidden = self.shape[1:]
+        head_dim = (rows - self._query_rows) // 2
+        return [x.reshape(-1, hidden) for x in logical.split([self._query_rows, head_dim, head_dim], dim=1)]
+
+    def shard(self, logical: Tensor, rank: int, size: int) -> Tensor:
+        """The part of one tensor-parallel rank, still shaped like the logical tensor."""
+        return logical if self.shard_axis is None else logical.chunk(size, dim=self.shard_axis)[rank]
+
+    def unshard(self, shards: Sequence[Tensor]) -> Tensor:
+        """The logical tensor of all ranks' parameters, whatever shape Megatron gave them."""
+        if self.shard_axis is None:
+            return shards[0].reshape(self.shape)
+        shape = list(self.shape)
+        shape[self.shard_axis] //= len(shards)
+        return torch.cat([x.reshape(shape) for x in shards], dim=self.shard_axis)
+
+    @property
+    def _query_rows(self) -> int:
+        return self.shape[1] * self.query_heads // (self.query_heads + 2)
+
+    query_heads: int = 1
+    """Query heads per group; used by QKV only."""
+
+
+def weight_rules(architecture: Architecture) -> dict[str, WeightRule]:
+    """Every parameter of the whole model by its Megatron name with global layer numbers, in a fixed order."""
+    vocabulary = (architecture.vocab_size, architecture.hidden_size)
+    rules = {"embedding.word_embeddings.weight": _rule(architecture, ("model.embed_tokens",), "plain", 0, vocabulary)}
+    for layer in range(architecture.num_layers):
+        for name, (hf_parts, kind, axis) in _LAYER_PARTS.items():
+            if "q_layernorm" in name or "k_layernorm" in name:
+                if not architecture.qk_layernorm:
+                    continue
+            hf_names = tuple(f"model.layers.{layer}.{part}" for part in hf_parts)
+            shape = _layer_shapes(architecture)[name]
+            rules[f"decoder.layers.{layer}.{name}"] = _rule(architecture, hf_names, kind, axis, shape)
+    rules["decoder.final_layernorm.weight"] = _rule(architecture, ("model.norm",), "plain", None, vocabulary[1:])
+    head = "model.embed_tokens" if architecture.tied_head else "lm_head"
+    rules["output_layer.weight"] = _rule(architecture, (head,), "plain", 0, vocabulary)
+    return rules
+
+
+def global_name(name: str, *, first_layer: int) -> str:
+    """The name of a chunk's parameter with the layer number of the whole model, and without Transformer Engine's fusing."""
+    if not name.startswith("decoder.layers."):
+        return name
+    _, _, number, part = name.split(".", 3)
+    return f"decoder.layers.{int(number) + first_layer}.{_FUSED_NAMES.get(part, part)}"
+
+
+def hf_weight_names(rules: Mapping[str, WeightRule]) -> set[str]:
+    """Every tensor that a Hugging Face directory of this model holds."""
+    return {name for rule in rules.values() for name in rule.hf_names}
+
+
+def _rule(
+    architecture: Architecture, parts: tuple[str, ...], kind: Kind, axis: int | None, shape: tuple[int, ...]
+) -> WeightRule:
+    return WeightRule(
+        hf_names=tuple(f"{part}.weight" for part in parts),
+        shape=shape,
+        kind=kind,
+        shard_axis=axis,
+        groups=architecture.num_query_groups,
+        query_heads=architecture.heads_per_group,
+    )
+
+
+def _layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    hidden, ffn, dim = architecture.hidden_size, architecture.ffn_hidden_size, architecture.head_dim
+    return {
+        "input_layernorm.weight": (hidden,),
+        "self_attention.linear_qkv.weight": (
+            architecture.num_query_groups,
+            (architecture.heads_per_group + 2) * dim,
+            hidden,
+        ),
+        "self_attention.q_layernorm.weight": (dim,),
+        "self_attention.k_layernorm.weight": (dim,),
+        "self_attention.linear_proj.weight": (hidden, architecture.num_attention_heads * dim),
+        "pre_mlp_layernorm.weight": (hidden,),
+        "mlp.linear_fc1.weight": (2, ffn, hidden),
+        "mlp.linear_fc2.weight": (hidden, ffn),
+    }

@@ -1,0 +1,204 @@
+"""Weights between a Hugging Face directory and this rank's model chunks, under any TP, PP and VPP.
+
+Always true: `export_weights` after `load_weights` writes the tensors that were read, bit for bit (in the model's dtype), in
+every layout; a directory appears whole under its name or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from vime_train.megatron._hf_mapping import WeightRule, global_name, hf_weight_names, weight_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from torch import Tensor
+
+    from vime_train.megatron._architecture import Architecture
+    from vime_train.megatron._groups import Groups
+    from vime_train.megatron._model import ModelChunks
+
+SHARD_BYTES = 4 * 2**30
+"""Weights of one safetensors file, at most (a larger single tensor has a file of its own)."""
+_WEIGHT_SUFFIXES = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".gguf")
+
+
+def local_parameters(chunks: ModelChunks) -> dict[str, torch.nn.Parameter]:
+    """This rank's parameters by their name in the whole model."""
+    return {
+        global_name(name, first_layer=chunk.decoder.layers[0].layer_number - 1): parameter
+        for chunk in chunks.bare
+        for name, parameter in chunk.named_parameters()
+    }
+
+
+@torch.no_grad()
+def load_weights(directory: str, architecture: Architecture, chunks: ModelChunks, groups: Groups) -> None:
+    """Fill this rank's chunks; every rank reads only the tensors it needs.
+
+    Raises:
+        ValueError: tensors are missing, unknown, or of another shape.
+    """
+    rules = weight_rules(architecture)
+    files = _files_by_tensor(Path(directory))
+    _check_names(directory, set(files), hf_weight_names(rules), tied=architecture.tied_head)
+    for name, parameter in local_parameters(chunks).items():
+        rule = rules[name]
+        logical = rule.join([_read(files, hf_name) for hf_name in rule.hf_names])
+        if tuple(logical.shape) != rule.shape:
+            raise ValueError(
+                f"load_weights: {rule.hf_names} of {directory} join to {tuple(logical.shape)} but config.json means "
+                f"{rule.shape}: the weights are of another model"
+            )
+        parameter.copy_(rule.shard(logical, groups.tp_rank, groups.layout.tp).reshape(parameter.shape))
+
+
+def export_weights(
+    directory: str, architecture: Architecture, chunks: ModelChunks, groups: Groups, *, like: str
+) -> None:
+    """Write the whole model as a Hugging Face directory; all ranks call, rank 0 writes, all return when it is there.
+
+    Args:
+        directory: where; what stands there is replaced.
+        like: a Hugging Face directory whose other files (config, tokenizer) are copied.
+    """
+    weights = _gather(architecture, chunks, groups)
+    if groups.rank == 0:
+        _write_directory(Path(directory), weights, like=Path(like))
+    else:
+        for _ in weights:
+            pass
+    dist.barrier()
+
+
+@torch.no_grad()
+def _gather(architecture: Architecture, chunks: ModelChunks, groups: Groups) -> Iterator[tuple[str, Tensor]]:
+    """Hugging Face tensors one after the other, on global rank 0; other ranks take part and yield nothing of use."""
+    if not groups.is_export_replica:
+        return
+    rules = weight_rules(architecture)
+    parameters = local_parameters(chunks)
+    if architecture.tied_head:
+        del rules["output_layer.weight"]
+    owners = _owning_stages(list(rules), parameters, groups)
+    for (name, rule), owner in zip(rules.items(), owners, strict=True):
+        logical = None
+        if groups.pp_rank == owner:
+            logical = _unshard(rule, parameters[name].detach(), groups)
+        if groups.tp_rank == 0 and owner != 0:
+            logical = _send_to_first_stage(logical, rule, parameters, owner, groups)
+        if groups.rank == 0 and logical is not None:
+            yield from zip(rule.hf_names, (x.contiguous().cpu() for x in rule.split(logical)), strict=True)
+
+
+def _owning_stages(names: list[str], parameters: Mapping[str, Tensor], groups: Groups) -> list[int]:
+    """The pipeline stage that holds each parameter; the first one where several do (tied embeddings)."""
+    absent = groups.layout.pp
+    stages = [groups.pp_rank if name in parameters else absent for name in names]
+    table = torch.tensor(stages, device=groups.device)
+    dist.all_reduce(table, op=dist.ReduceOp.MIN, group=groups.pp)
+    return [int(stage) for stage in table.tolist()]
+
+
+def _unshard(rule: WeightRule, parameter: Tensor, groups: Groups) -> Tensor:
+    if groups.layout.tp == 1 or rule.shard_axis is None:
+        return rule.unshard([parameter])
+    shards = [torch.empty_like(parameter) for _ in range(groups.layout.tp)]
+    dist.all_gather(shards, parameter.contiguous(), group=groups.tp)
+    return rule.unshard(shards)
+
+
+def _send_to_first_stage(
+    logical: Tensor | None, rule: WeightRule, parameters: Mapping[str, Tensor], owner: int, groups: Groups
+) -> Tensor | None:
+    if groups.pp_rank == owner and logical is not None:
+        dist.send(logical.contiguous(), group=groups.pp, group_dst=0)
+    elif groups.pp_rank == 0:
+        dtype = next(iter(parameters.values())).dtype
+        logical = torch.empty(rule.shape, dtype=dtype, device=groups.device)
+        dist.recv(logical, group=groups.pp, group_src=owner)
+    return logical
+
+
+def _write_directory(directory: Path, weights: Iterable[tuple[str, Tensor]], *, like: Path) -> None:
+    """Write aside, then rename: readers see the old directory or the new one."""
+    aside = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    for source in sorted(like.iterdir()):
+        if source.is_file() and not source.name.endswith(_WEIGHT_SUFFIXES):
+            shutil.copyfile(source, aside / source.name)
+    _write_weights(aside, weights)
+    if directory.exists():
+        old = directory.with_name(f".{directory.name}.{os.getpid()}.old")
+        directory.rename(old)
+        aside.rename(directory)
+        shutil.rmtree(old)
+    else:
+        aside.rename(directory)
+
+
+def _write_weights(directory: Path, weights: Iterable[tuple[str, Tensor]]) -> None:
+    files: list[dict[str, Tensor]] = [{}]
+    filled = total = 0
+    for name, tensor in weights:
+        if filled and filled + tensor.nbytes > SHARD_BYTES:
+            save_file(files[-1], directory / f"part-{len(files)}", metadata={"format": "pt"})
+            files.append({})
+            filled = 0
+        files[-1][name] = tensor
+        filled += tensor.nbytes
+        total += tensor.nbytes
+    save_file(files[-1], directory / f"part-{len(files)}", metadata={"format": "pt"})
+    _name_parts(directory, [list(part) for part in files], total)
+
+
+def _name_parts(directory: Path, names: list[list[str]], total_bytes: int) -> None:
+    if len(names) == 1:
+        (directory / "part-1").rename(directory / "model.safetensors")
+        return
+    weight_map = {}
+    for number, part in enumerate(names, start=1):
+        file_name = f"model-{number:05d}-of-{len(names):05d}.safetensors"
+        (directory / f"part-{number}").rename(directory / file_name)
+        weight_map.update(dict.fromkeys(part, file_name))
+    index = {"metadata": {"total_size": total_bytes}, "weight_map": weight_map}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2), encoding="utf-8")
+
+
+def _files_by_tensor(directory: Path) -> dict[str, Path]:
+    files = sorted(directory.glob("*.safetensors"))
+    if not files:
+        raise ValueError(f"load_weights: {directory} holds no *.safetensors file: give a Hugging Face directory with weights")
+    found = {}
+    for file in files:
+        with safe_open(file, framework="pt") as tensors:
+            found.update(dict.fromkeys(tensors.keys(), file))
+    return found
+
+
+def _read(files: Mapping[str, Path], name: str) -> Tensor:
+    with safe_open(files[name], framework="pt") as tensors:
+        tensor: Tensor = tensors.get_tensor(name)
+        return tensor
+
+
+def _check_names(directory: str, given: set[str], needed: set[str], *, tied: bool) -> None:
+    missing = sorted(needed - given)
+    ignored = {"lm_head.weight"} if tied else set()
+    unknown = sorted(name for name in given - needed - ignored if not name.endswith("rotary_emb.inv_freq"))
+    if missing or unknown:
+        raise ValueError(
+            f"load_weights: {directory} lacks {missing[:4]} ({len(missing)} tensors) and has {unknown[:4]} "
+            f"({len(unknown)} tensors) that the model of its config.json does not: the weights are of another model"
+        )

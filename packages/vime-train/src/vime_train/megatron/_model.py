@@ -1,0 +1,149 @@
+"""The Megatron-core model of an `Architecture`: one chunk per virtual pipeline stage of this rank, wrapped for training.
+
+Always true: the model's function is that of transformers' model of the same directory. The layers are Transformer Engine's
+where CUDA and Transformer Engine are at hand, else Megatron's local ones with `PackedAttention`; weights, names of parameters
+in the Hugging Face directory, losses and schedules are the same.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from megatron.core import tensor_parallel
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+from megatron.core.models.gpt import GPTModel
+from megatron.core.models.gpt.gpt_layer_specs import (
+    get_gpt_layer_local_spec,
+    get_gpt_layer_with_transformer_engine_spec,
+)
+from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer.module import Float16Module
+
+from vime_train.megatron._attention import PackedAttention
+
+if TYPE_CHECKING:
+    from vime_train.megatron._architecture import Architecture
+    from vime_train.megatron._groups import Groups
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChunks:
+    """This rank's part of the model.
+
+    `wrapped` chunks train (they reduce gradients); `bare` ones are the same chunks without wrappers, for weights.
+    `uses_transformer_engine` says which layers they are made of.
+    """
+
+    wrapped: list[DistributedDataParallel]
+    bare: list[GPTModel]
+    uses_transformer_engine: bool
+
+
+def build_model(
+    architecture: Architecture, groups: Groups, *, dtype: str, calculate_per_token_loss: bool, seed: int
+) -> ModelChunks:
+    """Build the chunks with weights that are not yet set: `_hf_weights` fills them."""
+    if groups.device.type == "cuda":
+        tensor_parallel.model_parallel_cuda_manual_seed(seed)
+    config = _transformer_config(architecture, groups, DTYPES[dtype], calculate_per_token_loss)
+    transformer_engine = groups.device.type == "cuda" and importlib.util.find_spec("transformer_engine") is not None
+    bare = [
+        _chunk(architecture, groups, config, stage, transformer_engine=transformer_engine)
+        for stage in range(groups.layout.vpp)
+    ]
+    if groups.device.type == "cuda":
+        bare = [chunk.cuda() for chunk in bare]
+    typed = bare if dtype == "float32" else [Float16Module(config, chunk) for chunk in bare]
+    reduction = DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=True)
+    wrapped = [
+        DistributedDataParallel(config, reduction, chunk, disable_bucketing=stage > 0) for stage, chunk in enumerate(typed)
+    ]
+    return ModelChunks(wrapped=wrapped, bare=bare, uses_transformer_engine=transformer_engine)
+
+
+def _transformer_config(
+    architecture: Architecture, groups: Groups, dtype: torch.dtype, calculate_per_token_loss: bool
+) -> TransformerConfig:
+    layout = groups.layout
+    interleaved = layout.vpp > 1
+    return TransformerConfig(
+        num_layers=architecture.num_layers,
+        hidden_size=architecture.hidden_size,
+        ffn_hidden_size=architecture.ffn_hidden_size,
+        num_attention_heads=architecture.num_attention_heads,
+        num_query_groups=architecture.num_query_groups,
+        kv_channels=architecture.head_dim,
+        layernorm_epsilon=architecture.norm_epsilon,
+        qk_layernorm=architecture.qk_layernorm,
+        normalization="RMSNorm",
+        gated_linear_unit=True,
+        activation_func=torch.nn.functional.silu,
+        add_bias_linear=False,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        params_dtype=dtype,
+        pipeline_dtype=dtype,
+        bf16=dtype == torch.bfloat16,
+        tensor_model_parallel_size=layout.tp,
+        pipeline_model_parallel_size=layout.pp,
+        virtual_pipeline_model_parallel_size=layout.vpp if interleaved else None,
+        microbatch_group_size_per_vp_stage=layout.microbatch_group_size_per_vp_stage or layout.pp,
+        context_parallel_size=layout.cp,
+        # At PP 2 both neighbours of a stage are the same rank, and batched messages (shapes too) would be swapped silently.
+        overlap_p2p_comm=interleaved,
+        batch_p2p_comm=not interleaved,
+        variable_seq_lengths=layout.pp > 1 and not interleaved,
+        moe_token_dispatcher_type="alltoall",  # the default refuses variable lengths, with or without experts
+        calculate_per_token_loss=calculate_per_token_loss,
+        finalize_model_grads_func=finalize_model_grads,
+        # Not `perform_initialization=False`: that also leaves out the marks by which Megatron tells shards from copies,
+        # and the gradient norm under TP would miss every shard but the first.
+        init_method=_leave,
+        output_layer_init_method=_leave,
+        embedding_init_method=_leave,
+        use_cpu_initialization=groups.device.type == "cpu",
+        bias_activation_fusion=False,
+        masked_softmax_fusion=False,
+        gradient_accumulation_fusion=False,
+        apply_rope_fusion=False,
+    )
+
+
+def _leave(weight: torch.Tensor) -> torch.Tensor:
+    """Initialise nothing: every weight is loaded."""
+    return weight
+
+
+def _chunk(
+    architecture: Architecture, groups: Groups, config: TransformerConfig, stage: int, *, transformer_engine: bool
+) -> GPTModel:
+    layout = groups.layout
+    scaling = architecture.rope_scaling
+    return GPTModel(
+        config,
+        _layer_spec(architecture, transformer_engine=transformer_engine),
+        architecture.vocab_size,
+        architecture.max_position_embeddings,
+        pre_process=groups.pp_rank == 0 and stage == 0,
+        post_process=groups.is_last_stage and stage == layout.vpp - 1,
+        parallel_output=True,
+        share_embeddings_and_output_weights=architecture.tied_head,
+        position_embedding_type="rope" if transformer_engine else "none",
+        rotary_base=architecture.rope_theta,
+        rope_scaling=scaling is not None,
+        rope_scaling_factor=scaling.factor if scaling is not None else 1.0,
+        vp_stage=stage if layout.vpp > 1 else None,
+    )
+
+
+def _layer_spec(architecture: Architecture, *, transformer_engine: bool) -> Any:
+    if transformer_engine:
+        return get_gpt_layer_with_transformer_engine_spec(qk_layernorm=architecture.qk_layernorm)
+    spec = get_gpt_layer_local_spec(qk_layernorm=architecture.qk_layernorm, normalization="RMSNorm")
+    spec.submodules.self_attention.submodules.core_attention = PackedAttention
+    return spec
