@@ -19,13 +19,13 @@ def load_source(section: DataSection, *, model_path: str | None = None) -> DataS
     factory = resolve(section.source, needed_for="data.source")
     if not callable(factory):
         raise PluginError(f"data.source = {section.source!r} is not callable: name a class or a function.")
-    tokenizer = None
+    options: dict[str, object] = dict(section.options)
     if model_path is not None:
         from vime_train.data._hf_tokenizer import HfTokenizer
 
-        tokenizer = HfTokenizer(model_path)
+        options["tokenizer"] = HfTokenizer(model_path)
     try:
-        return cast("DataSource", factory(tokenizer=tokenizer, **section.options))
+        return cast("DataSource", factory(**options))
     except TypeError as error:
         raise PluginError(
             f"data.source = {section.source!r} refused data.options = {section.options}: {error}"

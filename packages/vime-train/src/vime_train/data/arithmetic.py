@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from vime_train.data._char_tokenizer import CharTokenizer
@@ -48,7 +48,7 @@ class ArithmeticSums:
     largest_term: int = 9
     lazy_steps: int = 50
     retry_share: float = 0.25
-    tokenizer: Tokenizer | None = None  # type: ignore[assignment]
+    tokenizer: Tokenizer = field(default_factory=lambda: CharTokenizer(alphabet=ALPHABET))
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_terms <= self.max_terms <= len(LABELS):
@@ -58,8 +58,6 @@ class ArithmeticSums:
             )
         if not 2 <= self.largest_term <= 9:
             raise ValueError(f"largest_term must be a digit from 2 to 9, got {self.largest_term}.")
-        if self.tokenizer is None:
-            object.__setattr__(self, "tokenizer", CharTokenizer(alphabet=ALPHABET))
         if not self._distinct(1, "train"):
             raise ValueError(f"no problem of {self} is for training: allow more terms or larger ones.")
 

@@ -45,9 +45,7 @@ def assemble(rollouts: Sequence[Rollout], config: RunConfig, *, iteration: int) 
     """Plan the rollouts of one iteration and cut them by DP rank; samples are shuffled by rollout, seeded."""
     from vime_train.algorithm import advantages, step_weights  # torch comes with it: `plan` and `--help` do without
 
-    kept, dropped = list(rollouts), []
-    if config.rollout.drop_zero_variance:
-        kept, dropped = split_zero_variance(rollouts)
+    kept, dropped = split_zero_variance(rollouts) if config.rollout.drop_zero_variance else (list(rollouts), [])
     if not kept:
         return IterationBatch(
             schedule=None, samples=(), rank_batches=(), metrics=batch_metrics(rollouts, dropped, None)
