@@ -53,15 +53,17 @@ def test_writing_an_iteration_again_replaces_it(tmp_path: Path) -> None:
     assert [(found.trainer_path / "weights").read_text() for found in checkpoints.list()] == ["new"]
 
 
+def fill_the_disk(checkpoints: Checkpoints) -> None:
+    with checkpoints.write(iteration=2, weight_version=2, optimizer_steps=8, data={}) as path:
+        (path / "weights").write_text("half")
+        raise OSError("disk full")
+
+
 def test_an_error_while_writing_leaves_no_checkpoint(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, keep=2)
     write(checkpoints, 1)
-    with (
-        pytest.raises(OSError, match="disk full"),
-        checkpoints.write(iteration=2, weight_version=2, optimizer_steps=8, data={}) as path,
-    ):
-        (path / "weights").write_text("half")
-        raise OSError("disk full")
+    with pytest.raises(OSError, match="disk full"):
+        fill_the_disk(checkpoints)
     assert [found.iteration for found in checkpoints.list()] == [1]
     assert os.listdir(tmp_path) == ["iteration-000001"]
 

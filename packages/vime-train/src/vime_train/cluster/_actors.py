@@ -1,7 +1,7 @@
 """The shell of every actor: it holds one plain object and calls its methods.
 
-Always true: an actor writes all its output, also that of native code and of a crash, to its own log file, whose first line
-tells its process id.
+Always true: an actor writes all its output, also that of native code and of a crash, to its own log file, whose first
+line tells its process id.
 """
 
 from __future__ import annotations
