@@ -32,8 +32,20 @@ settings.load_profile("vime")
 @pytest.fixture(scope="session")
 def oracle() -> ModuleType:
     """The module `_oracle.py`: losses by their definition, one sample and one token at a time."""
-    spec = importlib.util.spec_from_file_location("vime_cp_oracle", TESTS / "_oracle.py")
-    assert spec is not None and spec.loader is not None
+    return load("_oracle")
+
+
+@pytest.fixture(scope="session")
+def loss_oracle() -> ModuleType:
+    """The module `_loss_oracle.py`: the formula of every loss and advantage, for whole samples."""
+    return load("_loss_oracle")
+
+
+def load(name: str) -> ModuleType:
+    """Import a module of this folder, which is not a package."""
+    spec = importlib.util.spec_from_file_location(f"vime_cp{name}", TESTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
