@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -101,7 +102,7 @@ def test_timeline_runs_everything_once_in_order_after_its_input(pipeline: tuple[
             key = (slot.operation.backward, slot.operation.chunk * layout.pp + stage, slot.operation.micro_batch)
             assert key not in ends
             ends[key] = slot.end
-        assert all(before.end <= after.start for before, after in zip(slots, slots[1:], strict=False))
+        assert all(before.end <= after.start for before, after in pairwise(slots))
     assert len(ends) == 2 * len(costs) * (last + 1)
     for stage, slots in enumerate(timeline.stages):
         for slot in slots:

@@ -12,8 +12,8 @@ from vime_schedule._cli._arguments import add_json_argument
 from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._costs import dump_calibration
 from vime_schedule._cli._files import read_text, source_name, write_text
+from vime_schedule._cli._prose import paragraph
 from vime_schedule._cli._records import Record, parse_records
-from vime_schedule._cli._summary import paragraph
 from vime_schedule._errors import ScheduleError
 from vime_schedule._render._text import Line
 

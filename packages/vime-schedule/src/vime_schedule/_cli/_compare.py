@@ -23,7 +23,7 @@ from vime_schedule._cli._arguments import (
 from vime_schedule._cli._baseline_plans import BASELINES, baseline_plan, over_budget
 from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._figures import percent
-from vime_schedule._cli._summary import paragraph
+from vime_schedule._cli._prose import paragraph
 from vime_schedule._cli._tables import Column, table_lines
 from vime_schedule._errors import ScheduleError
 from vime_schedule._render._text import Line

@@ -11,7 +11,7 @@ from vime_schedule._cli._arguments import add_json_argument
 from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._constraints import MEANINGS, ShapedMicroBatch, shaped_micro_batches
 from vime_schedule._cli._files import check_index, read_schedule
-from vime_schedule._cli._summary import paragraph
+from vime_schedule._cli._prose import paragraph
 from vime_schedule._cli._tables import Column, table_lines
 from vime_schedule._render._text import Line
 from vime_schedule._schedule import Schedule
@@ -59,11 +59,11 @@ def _step_lines(schedule: Schedule, number: int, rank: int | None, width: int) -
     step = schedule.steps[number]
     shaped = shaped_micro_batches(schedule, number, range(schedule.layout.dp))
     shown = step.rank_costs.index(max(step.rank_costs)) if rank is None else rank
-    lines: list[Line] = [[(f"step {number}: M = {step.num_micro_batches} micro-batches per rank", "title")]]
+    lines = paragraph(f"step {number}: M = {step.num_micro_batches} micro-batches per rank", width, "title")
     for reason in step.reasons:
         lines += paragraph(f"{reason.rule} -> {reason.micro_batches}: {reason.why}", width)
     counts = Counter(item.shaped_by for item in shaped)
-    lines += [[], [("all ranks, by what bounded the micro-batch", "title")]]
+    lines += [[], *paragraph("micro-batches of all ranks, by what bounded them", width, "title")]
     for kind, meaning in MEANINGS.items():
         if counts[kind]:
             lines += paragraph(f"{counts[kind]} {kind}: {meaning}", width)

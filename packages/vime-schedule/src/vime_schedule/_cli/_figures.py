@@ -49,12 +49,3 @@ def budget_text(batching: Batching) -> str:
     if isinstance(batching, TokenBudget):
         return f"{batching.max_tokens_per_gpu} tokens per GPU"
     return f"{batching.micro_batch_size} samples per micro-batch"
-
-
-def counted(number: int, noun: str) -> str:
-    """Write a number with its noun.
-
-    >>> counted(1, "step"), counted(3, "step")
-    ('1 step', '3 steps')
-    """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

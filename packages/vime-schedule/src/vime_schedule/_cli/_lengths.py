@@ -48,8 +48,9 @@ def read_lengths(path: str, *, length_field: str | None = None, rollout_field: s
             fields = _length_fields(record, length_field)
             id_field = rollout_field or next((name for name in ROLLOUT_FIELDS if name in record.fields), None)
         length = sum(_tokens(record, field) for field in fields)
-        if length > LONGEST:
-            raise ScheduleError(f"{record.where}: {length} tokens is above 2**53: correct the length.")
+        if not 1 <= length <= LONGEST:
+            named = "+".join(fields)
+            raise ScheduleError(f"{record.where}: `{named}` is {length} tokens: give at least 1 and at most 2**53.")
         total_lengths.append(length)
         if id_field is not None:
             rollout_ids.append(_rollout_id(record, id_field))
@@ -82,10 +83,8 @@ def _tokens(record: Record, field: str) -> int:
     if isinstance(value, str):
         text = value.strip()
         value = int(text) if text.isascii() and text.isdigit() else value
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ScheduleError(
-            f"{record.where}: `{field}` is {value!r}: give a whole number of tokens, at least 1 and at most 2**53."
-        )
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ScheduleError(f"{record.where}: `{field}` is {value!r}: give a whole number of tokens.")
     return value
 
 

@@ -47,7 +47,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and where to find help, and exit with 2."""
-        print(f"{self.prog}: error: {message}; see `{self.prog} --help`.", file=sys.stderr)
+        told = " ".join(message.split())
+        print(f"{self.prog}: error: {told}; see `{self.prog} --help`.", file=sys.stderr)
         raise SystemExit(2)
 
 
@@ -61,7 +62,9 @@ def build_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND".ljust(11), required=True, dest="command")
+    commands = parser.add_subparsers(
+        prog=parser.prog, title="commands", metavar="COMMAND".ljust(11), required=True, dest="command"
+    )
     for module in COMMANDS:
         command = commands.add_parser(
             module.NAME,

@@ -10,6 +10,7 @@ from vime_schedule._cli._arguments import add_json_argument
 from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._figures import percent
 from vime_schedule._cli._files import check_index, read_schedule, write_text
+from vime_schedule._cli._prose import paragraph
 from vime_schedule._pipeline import PipelineTimeline, simulate
 from vime_schedule._pipeline_costs import check_number
 from vime_schedule._pipeline_makespan import pipeline_makespan
@@ -97,11 +98,11 @@ def _lines(schedule: Schedule, timeline: PipelineTimeline, title: str, width: in
     """Return headline, chart and legend."""
     kind = "interleaved 1F1B" if schedule.layout.vpp > 1 else "1F1B"
     return [
-        [(title[:width], "title")],
-        [(f"{kind}: makespan {timeline.makespan:.6g}, bubble {percent(timeline.bubble_fraction)}"[:width], "")],
+        *paragraph(title, width, "title"),
+        *paragraph(f"{kind}: makespan {timeline.makespan:.6g}, bubble {percent(timeline.bubble_fraction)}", width),
         [],
         *timeline_lines(timeline, width=width),
-        [("░", "forward"), (" forward  ", ""), ("▓", "backward"), (" backward  · idle  (right: busy)", "")],
+        [("░", "forward"), (" forward  ", ""), ("▓", "backward"), (" backward  · idle", "")],
     ]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
-from vime_schedule._cli._figures import FIGURES, budget_text, counted, figure_cells
+from vime_schedule._cli._figures import FIGURES, budget_text, figure_cells
+from vime_schedule._cli._prose import counted, paragraph
 from vime_schedule._cli._tables import Column, table_lines
 from vime_schedule._render._text import Line
 from vime_schedule._report import ScheduleReport
@@ -18,7 +18,7 @@ def summary_lines(schedule: Schedule, report: ScheduleReport, width: int) -> lis
     """Return headline, table and notes."""
     samples = sum(step.num_samples for step in schedule.steps)
     lines: list[Line] = [
-        [(f"plan {schedule.fingerprint[:12]}  {schedule.layout}", "title")],
+        *paragraph(f"plan {schedule.fingerprint[:12]}: {schedule.layout}", width, "title"),
         *paragraph(
             f"{counted(samples, 'sample')} in {counted(len(schedule.steps), 'step')}; at most "
             f"{budget_text(schedule.batching)}; objective {schedule.objective}.",
@@ -54,11 +54,6 @@ def _notes(schedule: Schedule, width: int) -> list[Line]:
             f"{counted(fillers, 'filler')} without samples make the number of micro-batches legal.", width
         )
     return [[], *lines] if lines else []
-
-
-def paragraph(text: str, width: int) -> list[Line]:
-    """Wrap prose."""
-    return [[(line, "")] for line in textwrap.wrap(text, width)]
 
 
 def positions_text(positions: Sequence[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vime_schedule._cli._prose import paragraph
 from vime_schedule._render._text import Line
 
 GAP = "  "
@@ -36,5 +37,5 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width:
     lines: list[Line] = [[(aligned([column.title for column in columns]), "title")]]
     lines.extend([(aligned(row), "")] for row in rows)
     if hidden:
-        lines.append([(f"not shown: {', '.join(reversed(hidden))}", "dim")])
+        lines += paragraph(f"not shown: {', '.join(reversed(hidden))}", width, "dim")
     return lines

@@ -25,7 +25,7 @@ from vime_schedule._cli._arguments import (
 )
 from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._figures import percent
-from vime_schedule._cli._summary import paragraph
+from vime_schedule._cli._prose import paragraph
 from vime_schedule._cli._tables import Column, table_lines
 from vime_schedule._errors import ScheduleError
 from vime_schedule._layout import ParallelLayout
@@ -155,8 +155,11 @@ def _lines(outcomes: list[Outcome], width: int) -> list[Line]:
     lines = table_lines(columns, rows, width) if ran else []
     if ran:
         lines += paragraph("time: over the fastest. efficiency: useful over paid GPU time.", width)
+    failures: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.failed is not None:
             sizes = " ".join(f"{name}={outcome.sizes[name]}" for name in swept)
-            lines += [[], *paragraph(f"{sizes} cannot: {outcome.failed}", width)]
+            failures.setdefault(outcome.failed, []).append(sizes)
+    for reason, combinations in failures.items():
+        lines += [[], *paragraph(f"cannot run: {reason}", width), *paragraph("; ".join(combinations), width)]
     return lines

@@ -16,6 +16,7 @@ from vime_schedule._schedule import Schedule
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960.0, 64.0, 62.0, 24.0, 30.0
 MOST_BOXES = 8000
 MOST_ROWS = 256
+LEGIBLE = 10.0  # below this height a row shows no fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class RowSize:
         for most, height, gap, every in ((16, 24.0, 7.0, 1), (40, 14.0, 4.0, 1), (96, 7.0, 2.0, 4)):
             if rows <= most:
                 return cls(height=height, gap=gap, every=every)
-        return cls(height=3.0, gap=1.0, every=16)
+        return cls(height=3.0, gap=0.0, every=16)
 
 
 def plan_chart(schedule: Schedule, number: int) -> Chart:
@@ -90,14 +91,14 @@ def _boxes(schedule: Schedule, number: int, rank: int, y: float, height: float, 
         tip = f"rank {rank}, micro-batch {m}: {load}"
         body = max(0.4, width - 1.0)
         kind = "oversize" if alone.intersection(members) else ("odd" if m % 2 else "even")
-        share, pad = min(1.0, used / room), min(1.0, padded / room)
-        if height < 10:
-            share, pad = 1.0, 0.0
-        parts.append(rect(x, y, body, height, "room", tip))
-        parts.append(rect(x, y + height * (1 - share), body, height * share, kind, tip))
-        parts.append(
-            rect(x, y + height * max(0.0, 1 - share - pad), body, height * min(pad, 1 - share), "padding", tip)
-        )
+        if height < LEGIBLE:
+            parts.append(rect(x, y, body, height, kind, tip))
+        else:
+            share = min(1.0, used / room)
+            pad = min(1.0 - share, padded / room)
+            parts.append(rect(x, y, body, height, "room", tip))
+            parts.append(rect(x, y + height * (1 - share), body, height * share, kind, tip))
+            parts.append(rect(x, y + height * (1 - share - pad), body, height * pad, "padding", tip))
         x += width
     return parts
 
@@ -105,8 +106,8 @@ def _boxes(schedule: Schedule, number: int, rank: int, y: float, height: float, 
 def _legend(schedule: Schedule, number: int, size: RowSize) -> list[tuple[str, str]]:
     """Return the keys that this chart needs."""
     step = schedule.steps[number]
-    entries = [("even", "tokens" if size.height >= 10 else "micro-batch")]
-    if size.height >= 10 and isinstance(schedule.batching, TokenBudget):
+    entries = [("even", "tokens" if size.height >= LEGIBLE else "micro-batch")]
+    if size.height >= LEGIBLE and isinstance(schedule.batching, TokenBudget):
         entries += [("padding", "padding"), ("room", "unused budget")]
     if any(alone in members for alone in schedule.oversize for rank in step.micro_batches for members in rank):
         entries.append(("oversize", "above the budget, alone"))

@@ -35,7 +35,7 @@ def timeline_chart(timeline: PipelineTimeline) -> Chart:
         parts += _paths(slots, y, height, scale) if many else _boxes(slots, stage, y, height, scale)
     keys = [("f0", "forward"), ("b0", "backward"), ("idle", "idle")]
     if timeline.layout.vpp > 1:
-        keys.insert(2, ("f1", "lighter: later model chunk"))
+        keys.insert(2, ("f1", "other shades: later model chunks"))
     parts.append(legend(LEFT, bottom + 42, keys))
     text = f"Pipeline of {stages} stages, bubble {100 * timeline.bubble_fraction:.1f}%"
     return Chart(width=WIDTH, height=bottom + BOTTOM, body="".join(parts), label=text)
@@ -54,7 +54,7 @@ def _boxes(slots: tuple[TimelineSlot, ...], stage: int, y: float, height: float,
         tip = f"stage {stage}, {kind} of micro-batch {operation.micro_batch}, chunk {operation.chunk}"
         yield rect(x, y, max(0.4, width - 0.8), height, _shade(slot), f"{tip}: {slot.start:.6g} to {slot.end:.6g}")
         name = str(operation.micro_batch)
-        if width > 7 * len(name) + 3 and height > 14:
+        if width > 6 * len(name) + 3 and height > 14:
             yield label(x + width / 2, y + height / 2 + 3.5, name, "inside", "middle")
 
 
