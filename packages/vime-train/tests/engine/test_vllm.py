@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,13 @@ REQUESTS = [request(tuple(range(2, 3 + length)), seed=length) for length in rang
 @pytest.fixture(autouse=True)
 def _version_0(engines: EnginePool, models: list[str]) -> None:
     engines.load_weights(models[0], version=0)
+
+
+def assert_same(found: list[list[Completion]], expected: list[list[Completion]]) -> None:
+    """The same tokens, and log-probs that differ by no more than the order of additions in another batch."""
+    for ours, theirs in zip(chain(*found), chain(*expected), strict=True):
+        assert replace(ours, log_probs=()) == replace(theirs, log_probs=())
+        assert ours.log_probs == pytest.approx(theirs.log_probs, abs=1e-5)
 
 
 def oracle(path: str, prompt: tuple[int, ...], completion: Completion) -> list[float]:
@@ -71,7 +80,7 @@ def test_completions_carry_the_version_of_their_weights(engines: EnginePool, mod
 
 def test_answers_come_in_the_order_of_the_requests(engines: EnginePool) -> None:
     answers = engines.generate(REQUESTS)
-    assert answers == [engines.generate([asked])[0] for asked in REQUESTS]
+    assert_same(answers, [engines.generate([asked])[0] for asked in REQUESTS])
     assert [len(completions) for completions in answers] == [2] * len(REQUESTS)
 
 
@@ -81,8 +90,8 @@ def test_the_answer_depends_on_the_request_alone(engines: EnginePool, models: li
     engines.load_weights(models[1], version=1)
     engines.generate(REQUESTS)
     engines.load_weights(models[0], version=0)
-    assert engines.generate(REQUESTS[::-1])[::-1] == first
-    assert engines.generate(REQUESTS[:3]) == first[:3]
+    assert_same(engines.generate(REQUESTS[::-1])[::-1], first)
+    assert_same(engines.generate(REQUESTS[:3]), first[:3])
 
 
 def test_neighbouring_seeds_do_not_share_noise(engines: EnginePool) -> None:
@@ -130,21 +139,20 @@ def test_an_engine_that_is_killed_while_it_answers_is_restarted_and_its_work_red
     before = engines.process_ids()
     timer = threading.Timer(0.3, os.kill, (before[0], signal.SIGKILL))
     timer.start()
-    assert engines.generate(many) == expected  # under the newest weights, and with their version
+    assert_same(engines.generate(many), expected)  # under the newest weights, and with their version
     timer.join()
     assert engines.restarts == 1
     assert engines.process_ids()[0] != before[0]
     assert engines.process_ids()[1] == before[1]
 
 
-@pytest.mark.parametrize(
-    ("text", "tied"), [({"tie_word_embeddings": True}, True), ({}, True), ({"tie_word_embeddings": False}, False)]
-)
-def test_a_tied_head_is_refused(tmp_path: Path, text: dict[str, bool], tied: bool) -> None:
+@pytest.mark.parametrize("text", [{"tie_word_embeddings": True}, {}])
+def test_a_tied_head_is_refused(tmp_path: Path, text: dict[str, bool]) -> None:
     """vLLM's reload leaves a stale LM head when it is tied, and says nothing."""
     (tmp_path / "config.json").write_text(json.dumps(text))
-    if tied:
-        with pytest.raises(EngineError, match="ties the LM head to the embedding.*tie_word_embeddings=false"):
-            refuse_tied_head(str(tmp_path))
-    else:
+    with pytest.raises(EngineError, match=r"ties the LM head to the embedding.*tie_word_embeddings=false"):
         refuse_tied_head(str(tmp_path))
+
+
+def test_an_untied_head_is_not_refused(models: list[str]) -> None:
+    refuse_tied_head(models[0])
