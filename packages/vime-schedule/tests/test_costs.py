@@ -158,7 +158,7 @@ def test_experts_counted_token_by_token() -> None:
 
 def test_gated_shared_expert_of_its_own_size() -> None:
     s, h = 9, 12
-    config: dict[str, object] = TINY | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 7}
+    config: dict[str, object] = {**TINY, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 7}
     config |= {"shared_expert_intermediate_size": 11, "mlp_only_layers": [0], "decoder_sparse_step": 2}
     moe = matmul(s, h, 8) + 2 * gated_mlp(s, h, 7) + gated_mlp(s, h, 11) + matmul(s, h, 1)
     layers = 4 * grouped_layer(s, TINY) + 2 * moe + 2 * gated_mlp(s, h, 20)  # layers 1 and 3 route
