@@ -1,4 +1,4 @@
-"""C2 for every loss: over micro-batches x DP x CP value and gradient equal the fp64 whole, whatever masked columns hold."""
+"""C2 for every loss: over micro-batches x DP x CP, value and gradient equal the fp64 whole, with NaN where masked."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from ._group import Group, group_rank
+from ._integers import require_int
 from ._softmax_stats import VocabShard
 from ._vocab_parallel import LogProbsAndEntropy
 
@@ -71,7 +72,8 @@ def log_probs_and_entropy(
     >>> scored.log_probs, scored.entropy
     (tensor([-1.3863, -1.3863]), tensor([1.3863, 1.3863]))
     """
-    _check(logits, targets, temperature=temperature, chunk_size=chunk_size, keep_mask=keep_mask, mask=mask)
+    _check_tensors(logits, targets, keep_mask, mask)
+    _check_options(temperature, chunk_size, vocab_start, entropy)
     tokens, vocab_local = logits.shape
     start = group_rank(group) * vocab_local if vocab_start is None else vocab_start
     shard = VocabShard(
@@ -96,31 +98,19 @@ def _with_targets(keep_mask: Tensor | None, targets: Tensor, start: int) -> Tens
     return keep_mask.scatter(1, columns, keep_mask.gather(1, columns) | owned[:, None])
 
 
-def _check(
-    logits: Tensor,
-    targets: Tensor,
-    *,
-    temperature: float,
-    chunk_size: int,
-    keep_mask: Tensor | None,
-    mask: Tensor | None,
-) -> None:
+def _check_tensors(logits: Tensor, targets: Tensor, keep_mask: Tensor | None, mask: Tensor | None) -> None:
     where = "log_probs_and_entropy"
-    if logits.ndim != 2 or logits.shape[1] == 0 or not logits.is_floating_point():
+    if logits.dim() != 2 or logits.shape[1] == 0 or not logits.is_floating_point():
         raise ValueError(
-            f"{where}: logits are {tuple(logits.shape)} {logits.dtype} but need floating [tokens, vocab_local]: "
-            "pass the rows of the packed micro-batch, without a batch dimension."
+            f"{where}: logits has shape {tuple(logits.shape)} and dtype {logits.dtype}: give floating-point "
+            f"[tokens, vocab_local], the rows of the packed micro-batch without a batch dimension"
         )
     tokens = logits.shape[0]
     if tuple(targets.shape) != (tokens,) or targets.is_floating_point() or targets.dtype == torch.bool:
         raise ValueError(
-            f"{where}: targets are {tuple(targets.shape)} {targets.dtype} but need integer [{tokens}], "
-            "one id per row of logits: shift the labels before slicing them."
+            f"{where}: targets has shape {tuple(targets.shape)} and dtype {targets.dtype}: give integer [{tokens}], "
+            f"one id per row of logits, as PackedMicroBatch.labels"
         )
-    if not math.isfinite(temperature) or temperature <= 0:
-        raise ValueError(f"{where}: temperature is {temperature} but must be greater than 0: pass the sampler's value.")
-    if chunk_size < 1:
-        raise ValueError(f"{where}: chunk_size is {chunk_size} but must be at least 1 row.")
     if keep_mask is not None and (keep_mask.shape != logits.shape or keep_mask.dtype != torch.bool):
         raise ValueError(
             f"{where}: keep_mask has shape {tuple(keep_mask.shape)} and dtype {keep_mask.dtype}: "
@@ -131,5 +121,16 @@ def _check(
     for name, given in (("targets", targets), ("keep_mask", keep_mask), ("mask", mask)):
         if given is not None and given.device != logits.device:
             raise ValueError(
-                f"{where}: {name} is on {given.device} but logits are on {logits.device}: move {name} there first."
+                f"{where}: {name} is on {given.device} but logits is on {logits.device}: move them together"
             )
+
+
+def _check_options(temperature: float, chunk_size: int, vocab_start: int | None, entropy: object) -> None:
+    where = "log_probs_and_entropy"
+    if not math.isfinite(temperature) or temperature <= 0:
+        raise ValueError(f"{where}: temperature is {temperature}: give the sampler's, a number greater than 0")
+    require_int(f"{where}: chunk_size", chunk_size, minimum=1)
+    if vocab_start is not None:
+        require_int(f"{where}: vocab_start", vocab_start, minimum=0)
+    if entropy not in (True, False, "no_grad"):
+        raise ValueError(f"{where}: entropy is {entropy!r}: give True, False or 'no_grad'")

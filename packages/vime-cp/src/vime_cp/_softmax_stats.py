@@ -52,8 +52,11 @@ class VocabShard:
         return buffer[: len(chunk)].copy_(chunk).masked_fill_(~self.keep_mask[rows], -torch.inf)
 
     def shifted(self, source: Tensor, shift: Tensor, out: Tensor) -> Tensor:
-        """``(source - shift) / temperature`` in the buffer ``out``, with one shift per row."""
-        torch.sub(source, shift[:, None], out=out)
+        """``(source - shift) / temperature`` in the buffer ``out``, with one shift per row.
+
+        A row of -inf stays -inf: -inf - (-inf) would turn a shard that only pads the vocabulary into NaN.
+        """
+        torch.sub(source, shift[:, None].clamp_min(torch.finfo(shift.dtype).min), out=out)
         return out if self.temperature == 1.0 else out.div_(self.temperature)
 
     def local_columns(self, targets: Tensor, vocab_local: int) -> tuple[Tensor, Tensor]:
@@ -65,16 +68,18 @@ class VocabShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftmaxStats:
-    """Per row, over the whole vocabulary and of logits / temperature.
+    """Per row, over the whole vocabulary, with z = logits / temperature.
 
     Attributes:
-        log_normalizer: log sum exp z.
-        target_logit: z of the target; NaN where not exactly one rank owns the target.
+        largest: the largest logit, before the temperature.
+        log_total: log sum exp(z - largest z); apart from ``largest``, so that large logits cost no digits.
+        log_prob: log p of the target; NaN where not exactly one rank owns the target.
         negative_entropy: sum p log p; meaningless unless it was asked for.
     """
 
-    log_normalizer: Float[Tensor, " tokens"]
-    target_logit: Float[Tensor, " tokens"]
+    largest: Float[Tensor, " tokens"]
+    log_total: Float[Tensor, " tokens"]
+    log_prob: Float[Tensor, " tokens"]
     negative_entropy: Float[Tensor, " tokens"]
 
 
@@ -98,31 +103,38 @@ def softmax_stats(logits: Tensor, targets: Tensor, shard: VocabShard, *, kept: b
         source = shard.source(logits, rows, z_buffer, kept=kept)
         sums[2, rows] = source.gather(1, columns[rows, None])[:, 0].to(sums.dtype)
         largest[rows] = source.amax(1).to(sums.dtype)
-        # A row of -inf stays -inf; -inf - (-inf) would turn the shard of a padded vocabulary into NaN.
-        floor = largest[rows].clamp_min(torch.finfo(sums.dtype).min)
-        z = shard.shifted(source, floor, z_buffer[: len(source)])
+        z = shard.shifted(source, largest[rows], z_buffer[: len(source)])
         weights = torch.exp(z, out=weight_buffer[: len(source)])
         torch.sum(weights, 1, out=sums[0, rows])
         if entropy:
             z.clamp_(min=LOWEST)
             sums[1, rows] = torch.bmm(weights[:, None], z[:, :, None])[:, 0, 0]
-    sums[2] = torch.where(owned, sums[2] / shard.temperature, 0)
     sums[3] = owned.to(sums.dtype)
-    return _merge_shards(largest / shard.temperature, sums, shard.group)
+    return _merge_ranks(largest, sums, shard)
 
 
-def _merge_shards(largest: Tensor, sums: Tensor, group: Group) -> SoftmaxStats:
+def _merge_ranks(largest: Tensor, sums: Tensor, shard: VocabShard) -> SoftmaxStats:
     """Bring the ranks' sums to one common shift and add them."""
-    top = reduce_values(largest, "max", group)
-    shift = (largest - top).clamp_(min=LOWEST)
+    top = reduce_values(largest, "max", shard.group)
+    shift = ((largest - top) / shard.temperature).clamp_(min=LOWEST)
     scale = shift.exp()
-    sums[1] = scale * (sums[1] + shift * sums[0])
-    sums[0] *= scale
-    total, moment, target_logit, owners = reduce_values(sums, "sum", group)
+    total, moment, target, owners = reduce_values(
+        torch.stack(
+            [
+                scale * sums[0],
+                scale * (sums[1] + shift * sums[0]),
+                torch.where(sums[3] == 1, (sums[2] - top) / shard.temperature, 0),
+                sums[3],
+            ]
+        ),
+        "sum",
+        shard.group,
+    )
     log_total = total.log()
     return SoftmaxStats(
-        log_normalizer=top + log_total,
-        # A target outside the vocabulary, or owned twice, has no probability: NaN says so without waiting for the device.
-        target_logit=torch.where(owners == 1, target_logit, torch.nan),
+        largest=top,
+        log_total=log_total,
+        # A target outside the vocabulary, or owned twice, has no probability; NaN says so without a device sync.
+        log_prob=torch.where(owners == 1, target - log_total, torch.nan),
         negative_entropy=moment / total - log_total,
     )

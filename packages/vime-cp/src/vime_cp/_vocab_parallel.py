@@ -13,8 +13,7 @@ Laws
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.autograd import Function
@@ -38,13 +37,14 @@ class LogProbsAndEntropy(Function):
         filtered = shard.keep_mask is not None
         kept = softmax_stats(logits, targets, shard, kept=True, entropy=entropy and not filtered)
         full = softmax_stats(logits, targets, shard, kept=False, entropy=True) if entropy and filtered else kept
-        log_probs = kept.target_logit - kept.log_normalizer
+        log_probs = kept.log_prob
         entropies = -full.negative_entropy if entropy else None
         if shard.mask is not None:
             log_probs = torch.where(shard.mask != 0, log_probs, 0)
             entropies = None if entropies is None else torch.where(shard.mask != 0, entropies, 0)
         ctx.shard, ctx.entropy_grad = shard, entropy_grad
-        ctx.save_for_backward(logits, targets, kept.log_normalizer, full.log_normalizer, full.negative_entropy)
+        rows = kept.largest, kept.log_total, full.largest, full.log_total, full.negative_entropy
+        ctx.save_for_backward(logits, targets, *rows)
         if entropies is not None and not entropy_grad:
             ctx.mark_non_differentiable(entropies)
         return log_probs, entropies
@@ -53,15 +53,9 @@ class LogProbsAndEntropy(Function):
     @once_differentiable
     def backward(ctx: Any, grad_log_probs: Tensor, grad_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
         """Gradient of the logits, in their dtype."""
-        logits, targets, log_kept, log_full, negative_entropy = ctx.saved_tensors
+        logits, targets, *stats = ctx.saved_tensors
         shard: VocabShard = ctx.shard
-        rates = Rates(
-            log_probs=grad_log_probs,
-            entropy=grad_entropy if ctx.entropy_grad else None,
-            log_kept=log_kept,
-            log_full=log_full,
-            negative_entropy=negative_entropy,
-        )
+        rates = Rates(grad_log_probs, grad_entropy if ctx.entropy_grad else None, *stats)
         columns, owned = shard.local_columns(targets, logits.shape[1])
         at_target = torch.where(owned, grad_log_probs, 0)[:, None]
         dead = rates.dead(shard.mask)[:, None]
@@ -80,14 +74,15 @@ class LogProbsAndEntropy(Function):
         return grad, None, None, None, None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class Rates(NamedTuple):
     """Per row: gradients of the two results, and the statistics that turn a logit into a probability again."""
 
     log_probs: Float[Tensor, " tokens"]
     entropy: Float[Tensor, " tokens"] | None
-    log_kept: Float[Tensor, " tokens"]
-    log_full: Float[Tensor, " tokens"]
+    kept_largest: Float[Tensor, " tokens"]
+    kept_log_total: Float[Tensor, " tokens"]
+    full_largest: Float[Tensor, " tokens"]
+    full_log_total: Float[Tensor, " tokens"]
     negative_entropy: Float[Tensor, " tokens"]
 
     def dead(self, mask: Tensor | None) -> Bool[Tensor, " tokens"]:
@@ -101,23 +96,27 @@ class Rates:
 def _through_probabilities(
     logits: Tensor, rows: slice, shard: VocabShard, rates: Rates, out: Tensor, spare: Tensor
 ) -> None:
-    """Write into ``out`` what the chunk's logits receive through p: -p (g_log_prob + g_entropy (log p + H))."""
-    scores = -rates.log_probs[rows, None]
+    """Write into ``out`` what the chunk's logits receive through p: -p (g_log_prob + g_entropy (log p + H)).
+
+    p = exp(z - largest z) / total; the division is folded into the factors per row.
+    """
     if rates.entropy is None:
-        _probabilities(logits, rows, shard, rates.log_kept, out).mul_(scores)
+        _score_term(logits, rows, shard, rates, out)
         return
-    log_p = shard.shifted(logits[rows], rates.log_full[rows] * shard.temperature, out)
-    probs = torch.exp(log_p, out=spare)
-    log_p.clamp_(min=LOWEST).sub_(rates.negative_entropy[rows, None]).mul_(-rates.entropy[rows, None])
+    z = shard.shifted(logits[rows], rates.full_largest[rows], out)
+    weights = torch.exp(z, out=spare)
+    inverse_total = torch.exp(-rates.full_log_total[rows])
+    constant = rates.negative_entropy[rows] + rates.full_log_total[rows]
+    z.clamp_(min=LOWEST).sub_(constant[:, None]).mul_((-rates.entropy[rows] * inverse_total)[:, None])
     if shard.keep_mask is None:
-        log_p.add_(scores).mul_(probs)
+        z.sub_((rates.log_probs[rows] * inverse_total)[:, None]).mul_(weights)
         return
-    log_p.mul_(probs)
-    out.add_(_probabilities(logits, rows, shard, rates.log_kept, spare).mul_(scores))
+    z.mul_(weights)
+    out.add_(_score_term(logits, rows, shard, rates, spare))
 
 
-def _probabilities(
-    logits: Tensor, rows: slice, shard: VocabShard, log_normalizer: Tensor, out: Tensor
-) -> Tensor:
+def _score_term(logits: Tensor, rows: slice, shard: VocabShard, rates: Rates, out: Tensor) -> Tensor:
+    """-p g_log_prob in ``out``, with p over the entries that were kept."""
     source = shard.source(logits, rows, out, kept=True)
-    return shard.shifted(source, log_normalizer[rows] * shard.temperature, out).exp_()
+    weights = shard.shifted(source, rates.kept_largest[rows], out).exp_()
+    return weights.mul_((-rates.log_probs[rows] * torch.exp(-rates.kept_log_total[rows]))[:, None])
