@@ -18,9 +18,10 @@ from typing import Final
 import numpy as np
 
 from vime_metrics._numbers import Array
+from vime_metrics._reduction._describe import Describer
 from vime_metrics._reduction._plan import Plan
 from vime_metrics._reduction._requests import Steps, broadcast, gathered
-from vime_metrics._reduction._schema import Describer, LocalSchema, Options, Schema
+from vime_metrics._reduction._schema import LocalSchema, Options, Schema
 from vime_metrics._reduction._union import unite
 
 TOKEN_SIZE: Final = 4
@@ -56,8 +57,7 @@ class GroupMemory:
         digests = yield from self._exchange(local)
         schemas = [self._schemas[digest] for digest in digests]
         entries = unite(schemas, strict=options.strict)
-        mine = local.schema.entries
-        plan = Plan(entries, mine, local.digest, self.rank, self.ranks, options)
+        plan = Plan(entries, local.digest, self.rank, self.ranks, options)
         self._plans[token] = plan
         self._follow(token)
         _forget(self._plans, _REMEMBERED)

@@ -5,36 +5,31 @@ Every rank builds the same plan from the same schemas; only `mine` differs. Pack
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from vime_metrics._metric import Metric
 from vime_metrics._numbers import Array
+from vime_metrics._reduction._describe import Local, Shape
 from vime_metrics._reduction._schema import NONFINITE_SUFFIX, Entry, Options
 from vime_metrics._reduction._union import refuse_equal_names
 from vime_metrics._reduction.blocks import Block, Mine, build_blocks
 
+Parts: TypeAlias = list[Mine[Any]]
+
 
 class Plan:
-    """Blocks for the union of keys, seen from rank `rank`, which brings the keys `mine`."""
+    """Blocks for the union of keys, seen from rank `rank`, whose own schema has the digest `digest`."""
 
-    def __init__(
-        self,
-        entries: Mapping[str, Entry],
-        mine: Mapping[str, Entry],
-        digest: bytes,
-        rank: int,
-        ranks: int,
-        options: Options,
-    ) -> None:
+    def __init__(self, entries: Mapping[str, Entry], digest: bytes, rank: int, ranks: int, options: Options) -> None:
         self.digest = digest
         self.rank = rank
         self.blocks = build_blocks(entries, ranks)
-        self._getters = [_Getter(block, mine) for block in self.blocks]
+        self._pickers: dict[Shape, list[_Picker]] = {}
         self._firsts = _slices([block.first_size for block in self.blocks])
         self._peaks = _slices([block.peaks_size for block in self.blocks])
         self.first_size = sum(block.first_size for block in self.blocks)
@@ -46,16 +41,21 @@ class Plan:
         self.names = sorted(names)
         self._spoiled = self._find_spoiled(entries) if options.nonfinite == "keep" else np.empty(0, np.intp)
 
-    def pick(self, step: Mapping[str, Metric]) -> list[Mine[Any]]:
-        """The metrics of this rank's `step` by block."""
-        return [getter.mine(step, self.rank) for getter in self._getters]
+    def pick(self, local: Local) -> Parts:
+        """The metrics of this rank by block."""
+        pickers = self._pickers.get(local.shape)
+        if pickers is None:
+            position = {key: at for at, key in enumerate(local.shape.keys)}
+            pickers = [_Picker(block, position, self.rank) for block in self.blocks]
+            self._pickers[local.shape] = pickers
+        return [picker.mine(local.values) for picker in pickers]
 
-    def write_first(self, mine: Sequence[Mine[Any]], out: Array) -> None:
+    def write_first(self, mine: Parts, out: Array) -> None:
         """Write this rank's sums to `out`, zeros of shape [first_size]."""
         for block, part, where in zip(self.blocks, mine, self._firsts, strict=True):
             block.write_first(part, out[where])
 
-    def peaks(self, mine: Sequence[Mine[Any]]) -> Array:
+    def peaks(self, mine: Parts) -> Array:
         """This rank's maxima, shape [peaks_size]."""
         out = np.full(self.peaks_size, -np.inf)
         for block, part, where in zip(self.blocks, mine, self._peaks, strict=True):
@@ -67,7 +67,7 @@ class Plan:
         for block, where in zip(self.blocks, self._firsts, strict=True):
             block.check(first[where])
 
-    def seconds(self, mine: Sequence[Mine[Any]], first: Array, peaks: Array) -> list[Array]:
+    def seconds(self, mine: Parts, first: Array, peaks: Array) -> list[Array]:
         """This rank's second sums, block by block."""
         return [
             block.second(part, first[at], peaks[peaks_at])
@@ -89,19 +89,27 @@ class Plan:
         return np.array([at for at, name in enumerate(self.names) if owners[name] in keys], np.intp)
 
 
-class _Getter:
-    """Fetches this rank's metrics of one block from a step."""
+class _Picker:
+    """Takes the metrics of one block out of the values of a step, given where they stand in it."""
 
-    def __init__(self, block: Block[Any], mine: Mapping[str, Entry]) -> None:
-        held = [at for at, key in enumerate(block.keys) if key in mine]
+    def __init__(self, block: Block[Any], position: Mapping[str, int], rank: int) -> None:
+        held = [at for at, key in enumerate(block.keys) if key in position]
+        self._rank = rank
         self._at = slice(None) if len(held) == len(block.keys) else np.array(held, np.intp)
-        self._keys = [block.keys[at] for at in held]
-        self._fetch = itemgetter(*self._keys) if len(held) > 1 else None
+        self._take = _taker([position[block.keys[at]] for at in held])
 
-    def mine(self, step: Mapping[str, Metric], rank: int) -> Mine[Any]:
-        if self._fetch is None:
-            return Mine([step[key] for key in self._keys], self._at, rank)
-        return Mine(self._fetch(step), self._at, rank)
+    def mine(self, values: tuple[Metric, ...]) -> Mine[Any]:
+        return Mine(self._take(values), self._at, self._rank)
+
+
+def _taker(positions: Sequence[int]) -> Callable[[tuple[Metric, ...]], Sequence[Metric]]:
+    """Picks `positions` of a tuple: one slice where they follow each other, which is the usual case."""
+    if not positions:
+        return itemgetter(slice(0))
+    first, last = positions[0], positions[-1]
+    if list(positions) == list(range(first, last + 1)):
+        return itemgetter(slice(first, last + 1))
+    return itemgetter(*positions)
 
 
 def _slices(sizes: Sequence[int]) -> list[slice]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,19 +18,17 @@ from vime_metrics._errors import MetricError
 from vime_metrics._metric import Metric
 from vime_metrics._numbers import Array
 from vime_metrics._reduction._agreement import TOKEN_SIZE, GroupMemory, token_part
-from vime_metrics._reduction._plan import Plan
+from vime_metrics._reduction._describe import Local
+from vime_metrics._reduction._plan import Parts, Plan
 from vime_metrics._reduction._requests import Steps, largest, summed
-from vime_metrics._reduction._schema import NONFINITE_SUFFIX, LocalSchema, Options, Schema
-from vime_metrics._reduction.blocks import Mine
+from vime_metrics._reduction._schema import NONFINITE_SUFFIX, Options
 from vime_metrics._sums import Count
-
-Parts: TypeAlias = list[Mine[Any]]
 
 
 def reduction(step: Mapping[str, Metric], memory: GroupMemory, options: Options) -> Steps[dict[str, float] | None]:
     """Name to number on every rank, or on the rank `options.group_dst` alone."""
-    step, local = _prepare(step, memory, options)
-    plan, mine, first = yield from _first_sums(step, local, memory, options)
+    local = _describe(step, memory, options)
+    plan, mine, first = yield from _first_sums(local, memory, options)
     dst = options.group_dst
     with np.errstate(over="ignore", invalid="ignore"):
         plan.check(first)
@@ -48,48 +45,37 @@ def reduction(step: Mapping[str, Metric], memory: GroupMemory, options: Options)
         return plan.finish(first, peaks, seconds)
 
 
-def _first_sums(
-    step: Mapping[str, Metric], local: LocalSchema, memory: GroupMemory, options: Options
-) -> Steps[tuple[Plan, Parts, Array]]:
-    """Sum the token together with what the expected plan would send; repeat without guessing where it was wrong."""
+def _first_sums(local: Local, memory: GroupMemory, options: Options) -> Steps[tuple[Plan, Parts, Array]]:
+    """Sum the token together with what the expected plan would send; send again where the expectation was wrong."""
     expected = memory.expected()
-    fits = expected is not None and expected.digest == local.digest
-    mine = expected.pick(step) if expected is not None and fits else []
-    out = np.zeros(TOKEN_SIZE + (expected.first_size if expected is not None else 0))
-    out[:TOKEN_SIZE] = token_part(local.digest, memory.rank)
-    if expected is not None and fits:
+    out = np.zeros(TOKEN_SIZE + (expected.first_size if expected else 0))
+    out[:TOKEN_SIZE] = token_part(local.schema.digest, memory.rank)
+    mine: Parts = []
+    if expected and expected.digest == local.schema.digest:
+        mine = expected.pick(local)
         expected.write_first(mine, out[TOKEN_SIZE:])
     reduced = yield from summed(out)
     token = reduced[:TOKEN_SIZE].tobytes()
     plan = memory.find(token)
-    if plan is not None and plan is expected:
+    if plan and plan is expected:
         return plan, mine, reduced[TOKEN_SIZE:]
     if plan is None:
-        plan = yield from memory.agree(local, token, options)
-    mine, out = plan.pick(step), np.zeros(plan.first_size)
+        plan = yield from memory.agree(local.schema, token, options)
+    mine, out = plan.pick(local), np.zeros(plan.first_size)
     plan.write_first(mine, out)
     first = (yield from summed(out)) if out.size else out
     return plan, mine, first
 
 
-def _prepare(
-    step: Mapping[str, Metric], memory: GroupMemory, options: Options
-) -> tuple[Mapping[str, Metric], LocalSchema]:
+def _describe(step: Mapping[str, Metric], memory: GroupMemory, options: Options) -> Local:
     """The step with its counts of NaN and infinity as metrics; what is wrong with it becomes its schema."""
     try:
-        return _described(step, memory, options)
-    except MetricError as error:
-        return {}, LocalSchema.of(Schema(entries={}, call=options.call(), error=str(error)))
-
-
-def _described(
-    step: Mapping[str, Metric], memory: GroupMemory, options: Options
-) -> tuple[Mapping[str, Metric], LocalSchema]:
-    local = memory.describer.describe(step, options)
-    if any([metric.nonfinite for metric in step.values()]):  # noqa: C419 - a generator takes twice as long
-        step = _with_nonfinite(step, options)
         local = memory.describer.describe(step, options)
-    return step, local
+        if any([metric.nonfinite for metric in local.values]):  # noqa: C419 - a generator takes twice as long
+            return memory.describer.describe(_with_nonfinite(step, options), options)
+        return local
+    except MetricError as error:
+        return memory.describer.failure(error, options)
 
 
 def _with_nonfinite(step: Mapping[str, Metric], options: Options) -> dict[str, Metric]:

@@ -1,33 +1,20 @@
-"""What one rank brings to a reduction: its keys, their kinds and settings; no numbers.
-
-Laws: the digest depends on the keys, kinds, settings and options alone, not on the order of the dictionary;
-describing a step whose keys and kinds were seen before costs no serialisation and no hash.
-"""
+"""What ranks have to agree on: keys, kinds and settings; no numbers."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from vime_metrics._errors import MetricError
-from vime_metrics._extremes import Last, Max, Min
-from vime_metrics._histogram import Histogram, TextCounts
-from vime_metrics._metric import Metric
-from vime_metrics._moments import Std
-from vime_metrics._quantiles import Quantiles
-from vime_metrics._sums import Count, Mean, Rate, Sum
 
 Replicas: TypeAlias = int | Mapping[str, int]
 NonFinite: TypeAlias = Literal["keep", "drop", "error"]
 Settings: TypeAlias = tuple[float | str, ...]
 
-KINDS: Final[dict[str, type[Metric]]] = {
-    kind.__name__: kind for kind in (Count, Histogram, Last, Max, Mean, Min, Quantiles, Rate, Std, Sum, TextCounts)
-}
-NONFINITE_SUFFIX = "/nonfinite"
+NONFINITE_SUFFIX: Final = "/nonfinite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,91 +92,3 @@ class LocalSchema:
         """Serialise and hash once."""
         data = schema.to_bytes()
         return cls(schema, data, hashlib.sha256(data).digest()[:16])
-
-
-def settings_of(metric: Metric) -> Settings:
-    """What two metrics of one key must share to be added; for texts, what is united instead."""
-    match metric:
-        case Std():
-            return (float(metric.unbiased),)
-        case Quantiles():
-            return metric.also
-        case Histogram():
-            return metric.edges
-        case TextCounts():
-            return tuple(dict(metric.counts))
-        case _:
-            return ()
-
-
-@dataclass(slots=True)
-class _Shape:
-    """Steps with the same keys and kinds in the same order: which of their keys have settings, and schemas by those."""
-
-    configured: tuple[str, ...]
-    schemas: dict[tuple[Settings, ...], LocalSchema] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, step: Mapping[str, Metric]) -> _Shape:
-        return cls(tuple(key for key, metric in step.items() if isinstance(metric, _WITH_SETTINGS)))
-
-
-class Describer:
-    """Describes steps, remembering the latest shapes of step."""
-
-    _REMEMBERED: Final = 32
-
-    def __init__(self) -> None:
-        self._shapes: dict[object, _Shape] = {}
-
-    def describe(self, step: Mapping[str, Metric], options: Options) -> LocalSchema:
-        """The schema of `step`."""
-        shape = self._shape(step, options)
-        settings = tuple([settings_of(step[key]) for key in shape.configured])
-        found = shape.schemas.get(settings)
-        if found is None:
-            found = LocalSchema.of(_schema(step, options))
-            if len(shape.schemas) >= self._REMEMBERED:
-                shape.schemas.clear()
-            shape.schemas[settings] = found
-        return found
-
-    def _shape(self, step: Mapping[str, Metric], options: Options) -> _Shape:
-        outline = (tuple(step), tuple(map(type, step.values())), options)
-        shape = self._shapes.get(outline)
-        if shape is None:
-            shape = _Shape.of(step)
-            if len(self._shapes) >= self._REMEMBERED:
-                self._shapes.clear()
-            self._shapes[outline] = shape
-        return shape
-
-
-_WITH_SETTINGS: Final = (Std, Quantiles, Histogram, TextCounts)
-
-
-def _schema(step: Mapping[str, Metric], options: Options) -> Schema:
-    _refuse_reserved(step)
-    entries = {
-        key: Entry(kind=_kind(key, step[key]), settings=settings_of(step[key]), copies=options.copies(key))
-        for key in sorted(step)
-    }
-    return Schema(entries=entries, call=options.call())
-
-
-def _refuse_reserved(step: Mapping[str, Metric]) -> None:
-    for key in step:
-        owner = step.get(key.removesuffix(NONFINITE_SUFFIX))
-        if key.endswith(NONFINITE_SUFFIX) and not (isinstance(owner, Metric) and owner.nonfinite):
-            raise MetricError(
-                f"metric {key!r} ends in {NONFINITE_SUFFIX!r}, which is kept for counts of NaN: rename it."
-            )
-
-
-def _kind(key: str, metric: object) -> str:
-    name = type(metric).__name__
-    if KINDS.get(name) is not type(metric):
-        raise MetricError(
-            f"metric {key!r} is a {name} ({metric!r:.60}): say how it adds, with one of {', '.join(KINDS)}."
-        )
-    return name

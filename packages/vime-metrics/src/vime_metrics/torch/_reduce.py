@@ -74,4 +74,4 @@ def _run(
     if options.group_dst is not None:
         require_rank(options.group_dst, chosen.size())
     world = World.of(chosen)
-    return world.run(reduction(step, world.memory, options), chosen, sorted(step), timeout_seconds)
+    return world.run(reduction(step, world.memory, options), chosen, step, timeout_seconds)

@@ -5,7 +5,7 @@ Collectives are called on the group itself, whose ranks are those within the gro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeVar, assert_never
@@ -39,7 +39,7 @@ class World:
             _WORLDS[group] = world
         return world
 
-    def run(self, steps: Steps[_T], group: dist.ProcessGroup, keys: Sequence[str], timeout_seconds: float) -> _T:
+    def run(self, steps: Steps[_T], group: dist.ProcessGroup, keys: Collection[str], timeout_seconds: float) -> _T:
         """Carry out what `steps` asks for; `keys` says in an error what was being reduced."""
         if self.broken:
             raise ReductionError(self.broken)
@@ -107,7 +107,7 @@ def _device(group: dist.ProcessGroup) -> torch.device:
     return torch.device("cpu" if "cpu:" in backends else backends.split(":")[0])
 
 
-def _describe(keys: Sequence[str]) -> str:
+def _describe(keys: Collection[str]) -> str:
     if not keys:
         return "a step without metrics"
-    return f"metric {keys[0]!r}" + (f" and {len(keys) - 1} more" if len(keys) > 1 else "")
+    return f"metric {min(keys)!r}" + (f" and {len(keys) - 1} more" if len(keys) > 1 else "")
