@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vime_cp import grpo_advantages
 
 if TYPE_CHECKING:

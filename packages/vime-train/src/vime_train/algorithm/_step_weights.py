@@ -9,21 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vime_cp import sample_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
-    from vime_schedule import Schedule
 
+    from vime_schedule import Schedule
     from vime_train.config import AlgorithmSection
     from vime_train.rollout import Sample
 
 
-def step_weights(
-    schedule: Schedule, samples: Sequence[Sample], section: AlgorithmSection
-) -> npt.NDArray[np.float64]:
+def step_weights(schedule: Schedule, samples: Sequence[Sample], section: AlgorithmSection) -> npt.NDArray[np.float64]:
     """One weight per sample of the batch; each step's samples are weighted among themselves."""
     weights = np.zeros(len(samples))
     for step in schedule.steps:

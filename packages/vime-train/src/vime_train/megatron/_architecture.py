@@ -122,20 +122,29 @@ def check_layout(architecture: Architecture, layout: LayoutSection) -> None:
 def _refuse_unknown_settings(path: Path, config: Mapping[str, Any]) -> None:
     for name, known in (("attention_bias", False), ("mlp_bias", False), ("hidden_act", "silu")):
         if config.get(name, known) != known:
-            raise ValueError(f"read_architecture: {path} has {name}={config[name]!r}: the trainer computes {known!r} only")
+            raise ValueError(
+                f"read_architecture: {path} has {name}={config[name]!r}: the trainer computes {known!r} only"
+            )
     if config.get("use_sliding_window") or set(config.get("layer_types") or ()) - {"full_attention"}:
-        raise ValueError(f"read_architecture: {path} asks for sliding-window attention: the trainer computes full attention only")
+        raise ValueError(
+            f"read_architecture: {path} asks for sliding-window attention: the trainer computes full attention only"
+        )
 
 
 def _rope(path: Path, config: Mapping[str, Any]) -> tuple[float, Llama3Scaling | None]:
     """Base and scaling of RoPE, from `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (4)."""
-    parameters = config.get("rope_parameters") or {**(config.get("rope_scaling") or {}), "rope_theta": config.get("rope_theta")}
+    parameters = config.get("rope_parameters") or {
+        **(config.get("rope_scaling") or {}),
+        "rope_theta": config.get("rope_theta"),
+    }
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
     theta = parameters.get("rope_theta") or config.get("rope_theta") or 10000.0
     if kind == "default":
         return theta, None
     if kind != "llama3":
-        raise ValueError(f"read_architecture: {path} has RoPE of type {kind!r}: the trainer computes 'default' and 'llama3'")
+        raise ValueError(
+            f"read_architecture: {path} has RoPE of type {kind!r}: the trainer computes 'default' and 'llama3'"
+        )
     return theta, Llama3Scaling(
         factor=parameters["factor"],
         low_freq_factor=parameters["low_freq_factor"],

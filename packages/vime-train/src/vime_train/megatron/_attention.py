@@ -69,7 +69,9 @@ def attention_params(
                 queries=torch.from_numpy(block.queries).flatten().to(device),
                 keys=torch.from_numpy(block.keys).flatten().to(device),
                 num_rows=len(block.queries),
-                mask=None if context_group is None else _mask(torch.from_numpy(block.positions), block.keys.shape[1]).to(device),
+                mask=None
+                if context_group is None
+                else _mask(torch.from_numpy(block.positions), block.keys.shape[1]).to(device),
             )
             for block in rows.blocks
         ),

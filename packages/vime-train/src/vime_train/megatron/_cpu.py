@@ -57,7 +57,9 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"megatron\.")
         warnings.filterwarnings("ignore", module=__name__)  # the shim's frames stand between Megatron and torch
-        warnings.filterwarnings("ignore", category=FutureWarning, message="`torch.distributed")  # names that Megatron calls
+        warnings.filterwarnings(
+            "ignore", category=FutureWarning, message="`torch.distributed"
+        )  # names that Megatron calls
         yield
 
 

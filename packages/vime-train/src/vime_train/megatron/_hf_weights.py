@@ -71,14 +71,26 @@ def export_weights(
     Args:
         directory: where; what stands there is replaced.
         like: a Hugging Face directory whose other files (config, tokenizer) are copied.
+
+    Raises:
+        OSError: on rank 0, which could not write; what stood there is untouched.
+        RuntimeError: on the other ranks, in that case.
     """
     weights = _gather(architecture, chunks, groups)
-    if groups.rank == 0:
-        _write_directory(Path(directory), weights, like=Path(like))
-    else:
-        for _ in weights:
-            pass
-    dist.barrier()
+    failure: OSError | None = None
+    try:
+        if groups.rank == 0:
+            _write_directory(Path(directory), weights, like=Path(like))
+    except OSError as error:
+        failure = error
+    for _ in weights:  # the other ranks send, and rank 0 receives what it could not write
+        pass
+    failed = torch.tensor([failure is not None], dtype=torch.int32, device=groups.device)
+    dist.all_reduce(failed, op=dist.ReduceOp.MAX)
+    if failure is not None:
+        raise failure
+    if failed.item():
+        raise RuntimeError(f"export_weights: rank 0 could not write {directory}: its error says why")
 
 
 @torch.no_grad()
@@ -149,18 +161,23 @@ def _write_directory(directory: Path, weights: Iterable[tuple[str, Tensor]], *, 
 
 
 def _write_weights(directory: Path, weights: Iterable[tuple[str, Tensor]]) -> None:
-    files: list[dict[str, Tensor]] = [{}]
+    names: list[list[str]] = []
+    waiting: dict[str, Tensor] = {}
     filled = total = 0
     for name, tensor in weights:
-        if filled and filled + tensor.nbytes > SHARD_BYTES:
-            save_file(files[-1], directory / f"part-{len(files)}", metadata={"format": "pt"})
-            files.append({})
-            filled = 0
-        files[-1][name] = tensor
+        if waiting and filled + tensor.nbytes > SHARD_BYTES:
+            names.append(_write_part(directory, waiting, len(names) + 1))
+            waiting, filled = {}, 0
+        waiting[name] = tensor
         filled += tensor.nbytes
         total += tensor.nbytes
-    save_file(files[-1], directory / f"part-{len(files)}", metadata={"format": "pt"})
-    _name_parts(directory, [list(part) for part in files], total)
+    names.append(_write_part(directory, waiting, len(names) + 1))
+    _name_parts(directory, names, total)
+
+
+def _write_part(directory: Path, tensors: dict[str, Tensor], number: int) -> list[str]:
+    save_file(tensors, directory / f"part-{number}", metadata={"format": "pt"})
+    return list(tensors)
 
 
 def _name_parts(directory: Path, names: list[list[str]], total_bytes: int) -> None:
@@ -179,7 +196,9 @@ def _name_parts(directory: Path, names: list[list[str]], total_bytes: int) -> No
 def _files_by_tensor(directory: Path) -> dict[str, Path]:
     files = sorted(directory.glob("*.safetensors"))
     if not files:
-        raise ValueError(f"load_weights: {directory} holds no *.safetensors file: give a Hugging Face directory with weights")
+        raise ValueError(
+            f"load_weights: {directory} holds no *.safetensors file: give a Hugging Face directory with weights"
+        )
     found = {}
     for file in files:
         with safe_open(file, framework="pt") as tensors:

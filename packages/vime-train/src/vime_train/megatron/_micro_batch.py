@@ -6,14 +6,15 @@ them follow from the plan and from lengths that all of them hold; a filler is a 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
 from megatron.core.packed_seq_params import PackedSeqParams
-from vime_cp import ContextParallel, PackedMicroBatch, pack_micro_batch, pack_response
 
+from vime_cp import ContextParallel, PackedMicroBatch, pack_micro_batch, pack_response
 from vime_train.megatron._attention import attention_params
 from vime_train.megatron._attention_rows import attention_rows
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
     from torch import Tensor
 
+    from vime_train.config import BatchingSection
     from vime_train.megatron._groups import Groups
     from vime_train.rollout import RankBatch
 
@@ -52,14 +54,25 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MicroBatchBuilder:
-    """Builds the micro-batches of a step; `inverse_frequencies` is None where Transformer Engine rotates by itself."""
+    """Builds the micro-batches of a step.
+
+    Attributes:
+        groups: this rank's place.
+        batching: the alignments that the plan counted with.
+        pad_multiple: what the model asks each rank's share to be a multiple of, besides.
+        inverse_frequencies: of RoPE; None where Transformer Engine rotates by itself.
+    """
 
     groups: Groups
+    batching: BatchingSection
+    pad_multiple: int
     inverse_frequencies: Float[Tensor, " half"] | None
 
     def build(self, batch: RankBatch, members: Sequence[tuple[int, ...]]) -> list[MicroBatch]:
         """The micro-batches of the given samples, in order."""
-        multiple = self._equal_length(batch, members) if self._needs_equal_lengths else 1
+        multiple = math.lcm(self.pad_multiple, self.batching.pack_align)
+        if self._needs_equal_lengths:
+            multiple = self._equal_length(batch, members, multiple)
         return [self._one(batch, micro_batch, multiple) for micro_batch in members]
 
     @property
@@ -67,17 +80,24 @@ class MicroBatchBuilder:
         """This rank's place in its context-parallel group."""
         groups = self.groups
         size = groups.layout.cp
-        return ContextParallel(rank=groups.cp_rank, size=size, group=groups.cp if size > 1 else None)
+        return ContextParallel(
+            rank=groups.cp_rank,
+            size=size,
+            group=groups.cp if size > 1 else None,
+            sequence_align=self.batching.sequence_align,
+        )
 
     @property
     def _needs_equal_lengths(self) -> bool:
         """Interleaved stages exchange activations of one shape only: their shape messages would be swapped at PP 2."""
         return self.groups.layout.vpp > 1
 
-    def _equal_length(self, batch: RankBatch, members: Sequence[tuple[int, ...]]) -> int:
+    def _equal_length(self, batch: RankBatch, members: Sequence[tuple[int, ...]], multiple: int) -> int:
+        """The longest share of the step, so that padding to a multiple of it pads every share to it."""
         cp = self.context_parallel
-        shares = (sum(cp.local_length(len(batch.tokens[i])) for i in micro_batch) for micro_batch in members)
-        return max(2, *shares)
+        shares = [sum(cp.local_length(len(batch.tokens[i])) for i in micro_batch) for micro_batch in members]
+        even = math.lcm(multiple, 2)
+        return -(-max(shares) // even) * even or even
 
     def _one(self, batch: RankBatch, members: tuple[int, ...], multiple: int) -> MicroBatch:
         device = self.groups.device

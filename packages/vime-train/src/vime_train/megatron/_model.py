@@ -22,13 +22,13 @@ from megatron.core.models.gpt.gpt_layer_specs import (
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
 
+from vime_train.config import data_parallel_fields, transformer_fields
 from vime_train.megatron._attention import PackedAttention
 
 if TYPE_CHECKING:
+    from vime_train.config import RunConfig
     from vime_train.megatron._architecture import Architecture
     from vime_train.megatron._groups import Groups
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,82 +36,104 @@ class ModelChunks:
     """This rank's part of the model.
 
     `wrapped` chunks train (they reduce gradients); `bare` ones are the same chunks without wrappers, for weights.
-    `uses_transformer_engine` says which layers they are made of.
+    `uses_transformer_engine` says which layers they are made of; every rank's share of a micro-batch must be padded to
+    `pad_multiple` (the TP size under sequence parallelism).
     """
 
     wrapped: list[DistributedDataParallel]
     bare: list[GPTModel]
+    dtype: torch.dtype
     uses_transformer_engine: bool
+    pad_multiple: int
 
 
-def build_model(
-    architecture: Architecture, groups: Groups, *, dtype: str, calculate_per_token_loss: bool, seed: int
-) -> ModelChunks:
+def build_model(architecture: Architecture, groups: Groups, config: RunConfig) -> ModelChunks:
     """Build the chunks with weights that are not yet set: `_hf_weights` fills them."""
-    if groups.device.type == "cuda":
-        tensor_parallel.model_parallel_cuda_manual_seed(seed)
-    config = _transformer_config(architecture, groups, DTYPES[dtype], calculate_per_token_loss)
-    transformer_engine = groups.device.type == "cuda" and importlib.util.find_spec("transformer_engine") is not None
+    on_gpu = groups.device.type == "cuda"
+    if on_gpu:
+        tensor_parallel.model_parallel_cuda_manual_seed(config.seed)
+    transformer = _transformer_config(architecture, groups, config)
+    transformer_engine = on_gpu and importlib.util.find_spec("transformer_engine") is not None
     bare = [
-        _chunk(architecture, groups, config, stage, transformer_engine=transformer_engine)
+        _chunk(architecture, groups, transformer, stage, transformer_engine=transformer_engine).to(groups.device)
         for stage in range(groups.layout.vpp)
     ]
-    if groups.device.type == "cuda":
-        bare = [chunk.cuda() for chunk in bare]
-    typed = bare if dtype == "float32" else [Float16Module(config, chunk) for chunk in bare]
-    reduction = DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=True)
+    typed = [Float16Module(transformer, chunk) for chunk in bare] if transformer.bf16 else bare
+    reduction = DistributedDataParallelConfig(
+        **{"grad_reduce_in_fp32": True, "use_distributed_optimizer": True, **data_parallel_fields(config)}
+    )
     wrapped = [
-        DistributedDataParallel(config, reduction, chunk, disable_bucketing=stage > 0) for stage, chunk in enumerate(typed)
+        DistributedDataParallel(transformer, reduction, chunk, disable_bucketing=stage > 0)
+        for stage, chunk in enumerate(typed)
     ]
-    return ModelChunks(wrapped=wrapped, bare=bare, uses_transformer_engine=transformer_engine)
+    return ModelChunks(
+        wrapped=wrapped,
+        bare=bare,
+        dtype=transformer.params_dtype,
+        uses_transformer_engine=transformer_engine,
+        pad_multiple=groups.layout.tp if transformer.sequence_parallel else 1,
+    )
 
 
-def _transformer_config(
-    architecture: Architecture, groups: Groups, dtype: torch.dtype, calculate_per_token_loss: bool
-) -> TransformerConfig:
-    layout = groups.layout
-    interleaved = layout.vpp > 1
-    return TransformerConfig(
-        num_layers=architecture.num_layers,
-        hidden_size=architecture.hidden_size,
-        ffn_hidden_size=architecture.ffn_hidden_size,
-        num_attention_heads=architecture.num_attention_heads,
-        num_query_groups=architecture.num_query_groups,
-        kv_channels=architecture.head_dim,
-        layernorm_epsilon=architecture.norm_epsilon,
-        qk_layernorm=architecture.qk_layernorm,
-        normalization="RMSNorm",
-        gated_linear_unit=True,
-        activation_func=torch.nn.functional.silu,
-        add_bias_linear=False,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-        params_dtype=dtype,
-        pipeline_dtype=dtype,
-        bf16=dtype == torch.bfloat16,
-        tensor_model_parallel_size=layout.tp,
-        pipeline_model_parallel_size=layout.pp,
-        virtual_pipeline_model_parallel_size=layout.vpp if interleaved else None,
-        microbatch_group_size_per_vp_stage=layout.microbatch_group_size_per_vp_stage or layout.pp,
-        context_parallel_size=layout.cp,
-        # At PP 2 both neighbours of a stage are the same rank, and batched messages (shapes too) would be swapped silently.
-        overlap_p2p_comm=interleaved,
-        batch_p2p_comm=not interleaved,
-        variable_seq_lengths=layout.pp > 1 and not interleaved,
-        moe_token_dispatcher_type="alltoall",  # the default refuses variable lengths, with or without experts
-        calculate_per_token_loss=calculate_per_token_loss,
-        finalize_model_grads_func=finalize_model_grads,
+def _transformer_config(architecture: Architecture, groups: Groups, config: RunConfig) -> TransformerConfig:
+    """Megatron's configuration: the model's, the layout's, then what `[megatron]` says in Megatron's own words."""
+    native = transformer_fields(config)
+    dtype = torch.bfloat16 if native.get("bf16") else torch.float32
+    ours = {
+        **_model_fields(architecture),
+        **_layout_fields(groups, config),
+        "params_dtype": dtype,
+        "pipeline_dtype": dtype,
+        "finalize_model_grads_func": finalize_model_grads,
         # Not `perform_initialization=False`: that also leaves out the marks by which Megatron tells shards from copies,
         # and the gradient norm under TP would miss every shard but the first.
-        init_method=_leave,
-        output_layer_init_method=_leave,
-        embedding_init_method=_leave,
-        use_cpu_initialization=groups.device.type == "cpu",
-        bias_activation_fusion=False,
-        masked_softmax_fusion=False,
-        gradient_accumulation_fusion=False,
-        apply_rope_fusion=False,
-    )
+        "init_method": _leave,
+        "output_layer_init_method": _leave,
+        "embedding_init_method": _leave,
+        "use_cpu_initialization": groups.device.type == "cpu",
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "bias_activation_fusion": False,
+        "masked_softmax_fusion": False,
+        "gradient_accumulation_fusion": False,
+        "apply_rope_fusion": False,
+    }
+    return TransformerConfig(**{**ours, **native})
+
+
+def _model_fields(architecture: Architecture) -> dict[str, Any]:
+    return {
+        "num_layers": architecture.num_layers,
+        "hidden_size": architecture.hidden_size,
+        "ffn_hidden_size": architecture.ffn_hidden_size,
+        "num_attention_heads": architecture.num_attention_heads,
+        "num_query_groups": architecture.num_query_groups,
+        "kv_channels": architecture.head_dim,
+        "layernorm_epsilon": architecture.norm_epsilon,
+        "qk_layernorm": architecture.qk_layernorm,
+        "normalization": "RMSNorm",
+        "gated_linear_unit": True,
+        "activation_func": torch.nn.functional.silu,
+        "add_bias_linear": False,
+    }
+
+
+def _layout_fields(groups: Groups, config: RunConfig) -> dict[str, Any]:
+    layout = groups.layout
+    interleaved = layout.vpp > 1
+    return {
+        "tensor_model_parallel_size": layout.tp,
+        "pipeline_model_parallel_size": layout.pp,
+        "virtual_pipeline_model_parallel_size": layout.vpp if interleaved else None,
+        "microbatch_group_size_per_vp_stage": layout.microbatch_group_size_per_vp_stage or layout.pp,
+        "context_parallel_size": layout.cp,
+        "calculate_per_token_loss": config.train.calculate_per_token_loss,
+        # At PP 2 both neighbours of a stage are the same rank, and batched messages (shapes too) would be swapped silently.
+        "overlap_p2p_comm": interleaved,
+        "batch_p2p_comm": not interleaved,
+        "variable_seq_lengths": layout.pp > 1 and not interleaved,
+        "moe_token_dispatcher_type": "alltoall",  # the default refuses variable lengths, with or without experts
+    }
 
 
 def _leave(weight: torch.Tensor) -> torch.Tensor:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from vime_cp import log_probs_and_entropy, megatron_loss, sample_sums, sft_loss, weighted_sum
 
+from vime_cp import log_probs_and_entropy, megatron_loss, sample_sums, sft_loss, weighted_sum
 from vime_train.algorithm import policy_terms
 
 if TYPE_CHECKING:

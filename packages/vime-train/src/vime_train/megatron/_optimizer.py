@@ -13,28 +13,30 @@ import torch
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
 
-from vime_train.megatron._model import DTYPES, ModelChunks
-
 if TYPE_CHECKING:
     from megatron.core.optimizer import ChainedOptimizer
 
-    from vime_train.config import OptimizerSection
+    from vime_train.config import RunConfig
+    from vime_train.megatron._model import ModelChunks
 
 
-def build_optimizer(section: OptimizerSection, chunks: ModelChunks, *, dtype: str) -> ChainedOptimizer:
-    """Megatron's distributed Adam over this rank's chunks; build it after the weights are set."""
-    config = OptimizerConfig(
-        optimizer="adam",
-        lr=section.lr,
-        weight_decay=section.weight_decay,
-        adam_beta1=section.adam_beta1,
-        adam_beta2=section.adam_beta2,
-        clip_grad=section.clip_grad,
-        params_dtype=DTYPES[dtype],
-        bf16=dtype == "bfloat16",
-        use_distributed_optimizer=True,
+def build_optimizer(config: RunConfig, chunks: ModelChunks) -> ChainedOptimizer:
+    """Megatron's distributed optimizer over this rank's chunks; build it after the weights are set."""
+    section = config.optimizer
+    ours = {
+        "optimizer": "adam",
+        "lr": section.lr,
+        "weight_decay": section.weight_decay,
+        "adam_beta1": section.adam_beta1,
+        "adam_beta2": section.adam_beta2,
+        "clip_grad": section.clip_grad,
+        "params_dtype": chunks.dtype,
+        "bf16": chunks.dtype == torch.bfloat16,
+        "use_distributed_optimizer": True,
+    }
+    return get_megatron_optimizer(
+        OptimizerConfig(**{**ours, **section.native}), chunks.wrapped, use_gloo_process_groups=False
     )
-    return get_megatron_optimizer(config, chunks.wrapped, use_gloo_process_groups=False)
 
 
 def zero_gradients(optimizer: ChainedOptimizer, chunks: ModelChunks) -> None:
@@ -57,13 +59,3 @@ def apply_gradients(optimizer: ChainedOptimizer, *, lr: float, clip_grad: float)
         clip_grad_by_total_norm_fp32(part.get_parameters(), max_norm=clip_grad, total_norm=norm)
     optimizer.step_with_ready_grads()
     return True, norm
-
-
-def names_of_bad_gradients(chunks: ModelChunks) -> list[str]:
-    """This rank's parameters whose gradient holds NaN or infinity, by name."""
-    return [
-        name
-        for chunk in chunks.wrapped
-        for name, parameter in chunk.module.named_parameters()
-        if not bool(torch.isfinite(parameter.main_grad).all())
-    ]
