@@ -28,7 +28,7 @@ def random_samples(seed: int, count: int, *, longest: int = 24, dtype: torch.dty
     """Ragged samples: siblings, masks with holes, fully masked ones, empty responses and empty prompts among them."""
     rng, gen = random.Random(seed), torch.Generator().manual_seed(seed)
     samples = []
-    for i in range(count):
+    for _ in range(count):
         total = rng.choice([1, 2, 3, rng.randint(1, longest), rng.randint(1, longest)])
         response = rng.choice([0, 1, total, rng.randint(0, total), rng.randint(0, total)])
         response = min(response, total)

@@ -52,11 +52,12 @@ def load(name: str) -> ModuleType:
     return module
 
 
-@pytest.fixture
-def run_ranks(tmp_path: Path) -> Callable[..., list[Any]]:
+@pytest.fixture(scope="session")
+def run_ranks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
     """Run a script of this folder as ranks of one gloo world; each rank's result is what it wrote to ``$RESULT``."""
 
     def run(script: str, world_size: int, *, timeout_seconds: float = 240) -> list[Any]:
+        tmp_path = tmp_path_factory.mktemp("ranks")
         processes, results = [], []
         for rank in range(world_size):
             result = tmp_path / f"rank{rank}.json"

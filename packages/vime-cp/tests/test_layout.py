@@ -118,4 +118,4 @@ def test_slime_73_a_rank_may_own_nothing_of_a_response_after_a_long_prompt() -> 
 def test_without_a_prompt_the_first_token_is_scored_by_nobody() -> None:
     for layout in LAYOUTS:
         parts = [cp.slice_response(torch.arange(5), 5, 5).tolist() for cp in ranks(4, layout)]
-        assert sorted(sum(parts, [])) == [1, 2, 3, 4]
+        assert sorted(token for part in parts for token in part) == [1, 2, 3, 4]

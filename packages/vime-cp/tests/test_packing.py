@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -109,13 +110,13 @@ def test_ranks_agree_on_shapes_and_boundaries(oracle: ModuleType, geometry: dict
     assert first.local_length % geometry["pad_multiple"] == 0
     assert first.cu_seqlens.dtype == torch.int32
     assert starts[-1] == first.local_length * size
-    assert all(a < b for a, b in zip(starts[:-1], starts[1:], strict=True))
-    assert first.max_seqlen == max(b - a for a, b in zip(starts[:-1], starts[1:], strict=True))
+    assert all(a < b for a, b in pairwise(starts))
+    assert first.max_seqlen == max(b - a for a, b in pairwise(starts))
     assert len(starts) - 1 in {len(samples), len(samples) + 1}
     if geometry["layout"] == "zigzag" and size > 1:
         aligned = 2 * size * geometry["align"]
         assert all(start % aligned == 0 for start in starts[: len(samples) + 1])
-        assert all((b - a) % (2 * size) == 0 for a, b in zip(starts[:-1], starts[1:], strict=True))
+        assert all((b - a) % (2 * size) == 0 for a, b in pairwise(starts))
 
 
 @given(geometry=geometries)

@@ -1,4 +1,4 @@
-"""Reductions over a packed micro-batch: masked values stay out, and the number of kernels does not grow with samples."""
+"""Reductions over a packed micro-batch: masked values stay out, and more samples do not mean more kernels."""
 
 from __future__ import annotations
 
@@ -117,11 +117,13 @@ def test_aggregation_does_not_synchronise_with_the_device() -> None:
 )
 def test_what_is_refused(function: str, changes: dict[str, torch.Tensor], text: str) -> None:
     given = {"values": torch.zeros(3), "mask": torch.zeros(3), "sample_index": torch.zeros(3).long()} | changes
+    values, mask, index = given["values"], given["mask"], given["sample_index"]
+    calls = {
+        "weighted_sum": lambda: weighted_sum(values, mask, torch.zeros(1), index),
+        "sample_sums": lambda: sample_sums(values, mask, index, 1),
+    }
     with pytest.raises(ValueError) as error:  # noqa: PT011
-        if function == "weighted_sum":
-            weighted_sum(given["values"], given["mask"], torch.zeros(1), given["sample_index"])
-        else:
-            sample_sums(given["values"], given["mask"], given["sample_index"], 1)
+        calls[function]()
     assert str(error.value).startswith(f"{function}: ")
     assert text in str(error.value)
 

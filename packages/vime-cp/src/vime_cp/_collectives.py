@@ -76,7 +76,7 @@ class _AllGatherRows(torch.autograd.Function):
         ctx.group, ctx.sum_gradient = group, sum_gradient
         ctx.save_for_backward(targets)
         gathered = x.new_empty((dist.get_world_size(group) * x.shape[0], *x.shape[1:]))
-        dist.all_gather_into_tensor(gathered, x.contiguous(), group=group)
+        dist.all_gather(list(gathered.chunk(dist.get_world_size(group))), x.contiguous(), group=group)
         return gathered[rows]
 
     @staticmethod

@@ -61,20 +61,17 @@ def megatron_loss(
         )
     for name, value in (("num_microbatches", num_microbatches), ("dp", dp), ("cp", cp)):
         require_int(name, value, minimum=1)
-    tokens, divisor = 1, num_microbatches * dp * cp
-    if num_tokens is not None or step_num_tokens is not None:
-        tokens, step_tokens = _token_counts(num_tokens, step_num_tokens)
-        divisor = step_tokens if calculate_per_token_loss else divisor * max(tokens, 1)
-    if divisor > _INT32_MAX and calculate_per_token_loss:
-        raise ValueError(
-            f"megatron_loss: step_num_tokens is {divisor} but Megatron adds token counts in int32: "
-            f"leave num_tokens and step_num_tokens out"
-        )
+    shares = num_microbatches * dp * cp
+    tokens, step_tokens = _token_counts(num_tokens, step_num_tokens, shares)
+    factor = 1.0 / _reciprocal(step_tokens) if calculate_per_token_loss else float(shares * max(tokens, 1))
     count = torch.full((), tokens, dtype=torch.int32, device=partial_sum.device)
-    return partial_sum * divisor, count, {name: value.detach().clone() for name, value in log.items()}
+    return partial_sum * factor, count, {name: value.detach().clone() for name, value in log.items()}
 
 
-def _token_counts(num_tokens: int | None, step_num_tokens: int | None) -> tuple[int, int]:
+def _token_counts(num_tokens: int | None, step_num_tokens: int | None, shares: int) -> tuple[int, int]:
+    """Tokens of this micro-batch and of the step, 1 for each of the step's ``shares`` where none are given."""
+    if num_tokens is None and step_num_tokens is None:
+        return 1, shares
     if num_tokens is None or step_num_tokens is None:
         raise ValueError(
             f"megatron_loss: num_tokens is {num_tokens} and step_num_tokens is {step_num_tokens}: "
@@ -82,4 +79,14 @@ def _token_counts(num_tokens: int | None, step_num_tokens: int | None) -> tuple[
         )
     require_int("num_tokens", num_tokens, minimum=0)
     require_int("step_num_tokens", step_num_tokens, minimum=max(num_tokens, 1))
+    if step_num_tokens > _INT32_MAX:
+        raise ValueError(
+            f"megatron_loss: step_num_tokens is {step_num_tokens} but Megatron adds token counts in int32: "
+            f"leave num_tokens and step_num_tokens out"
+        )
     return num_tokens, step_num_tokens
+
+
+def _reciprocal(step_num_tokens: int) -> float:
+    """What Megatron multiplies gradients by: 1 over its int32 count, rounded to the default floating type as there."""
+    return torch.tensor(step_num_tokens, dtype=torch.int32).reciprocal().item()
