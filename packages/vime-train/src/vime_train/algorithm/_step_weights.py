@@ -27,11 +27,12 @@ def step_weights(schedule: Schedule, samples: Sequence[Sample], section: Algorit
     weights = np.zeros(len(samples))
     for step in schedule.steps:
         members = [position for rank in step.micro_batches for micro_batch in rank for position in micro_batch]
-        weights[members] = _weights([samples[position] for position in members], section)
+        weights[members] = batch_weights([samples[position] for position in members], section)
     return weights
 
 
-def _weights(samples: Sequence[Sample], section: AlgorithmSection) -> npt.NDArray[np.float64]:
+def batch_weights(samples: Sequence[Sample], section: AlgorithmSection) -> npt.NDArray[np.float64]:
+    """One weight per sample, as if all of them made one step."""
     by_prompt = section.aggregation == "prompt_mean"
     return sample_weights(
         section.aggregation,
