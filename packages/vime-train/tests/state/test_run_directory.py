@@ -70,8 +70,8 @@ def test_resume_wants_a_checkpoint(tmp_path: Path) -> None:
 def test_resume_drops_records_after_the_checkpoint_and_half_a_line(tmp_path: Path) -> None:
     run = RunDirectory.create(config(tmp_path / "run"))
     save(run, 2)
-    lines = [json.dumps({"iteration": iteration, "reward": iteration / 10}) for iteration in range(5)]
-    run.metrics.write_text("\n".join(lines) + '\n{"iteration": 5, "rew')
+    lines = [json.dumps({"step": iteration, "reward": iteration / 10}) for iteration in range(5)]
+    run.metrics.write_text("\n".join(lines) + '\n{"step": 5, "rew')
     _, _, checkpoint = RunDirectory.resume(run.root)
     assert checkpoint.iteration == 2
     assert run.metrics.read_text() == "\n".join(lines[:3]) + "\n"

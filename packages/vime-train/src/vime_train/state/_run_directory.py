@@ -102,7 +102,7 @@ class RunDirectory:
                 record = json.loads(line)
             except json.JSONDecodeError:
                 break
-            if record["iteration"] <= after:
+            if record["step"] <= after:
                 kept.append(line + "\n")
         _atomic.write_text(self.metrics, "".join(kept))
 
