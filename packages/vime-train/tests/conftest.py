@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import settings
 
 from vime_train.config import RunConfig, load_config
 from vime_train.data import CharTokenizer
 from vime_train.data.arithmetic import ALPHABET
 from vime_train.engine import Completion, GenerationRequest
+
+settings.register_profile("vime", deadline=None, max_examples=int(os.environ.get("VIME_EXAMPLES", "50")))
+settings.load_profile("vime")
 
 Script = Callable[[str, int, int], str]
 

@@ -113,7 +113,8 @@ READ = """
 import dataclasses, json
 from megatron.core.optimizer.optimizer_config import OptimizerConfig
 from megatron.core.distributed.distributed_data_parallel_config import DistributedDataParallelConfig
-print(json.dumps([sorted(f.name for f in dataclasses.fields(c)) for c in (OptimizerConfig, DistributedDataParallelConfig)]))
+classes = (OptimizerConfig, DistributedDataParallelConfig)
+print(json.dumps([sorted(field.name for field in dataclasses.fields(one)) for one in classes]))
 """
 
 

@@ -20,6 +20,7 @@ from vime_train.config._sections import (
     RunConfig,
     Section,
     SupervisedSection,
+    TrackingSection,
     TrainSection,
 )
 from vime_train.config._shape import ModelShape
@@ -42,6 +43,7 @@ __all__ = [
     "RunConfig",
     "Section",
     "SupervisedSection",
+    "TrackingSection",
     "TrainSection",
     "check_launch",
     "data_parallel_fields",

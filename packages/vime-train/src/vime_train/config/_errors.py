@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from vime_train._errors import RunError
 
-class ConfigError(ValueError):
+
+class ConfigError(RunError, ValueError):
     """A configuration that cannot work: where, what was given, what is needed, what to do."""

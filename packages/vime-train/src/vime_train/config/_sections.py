@@ -102,7 +102,8 @@ class RolloutSection(Section):
 
     `group_filter` accepts or rejects a whole group of rollouts; up to `max_draws` times `prompts_per_iteration` prompts
     are drawn until enough groups are accepted. `drop_zero_variance` leaves groups without variance out of the batch,
-    with the weights of the rest scaled as if they were in it.
+    with the weights of the rest scaled as if they were in it. `sample_filter` takes an iteration's rollouts and returns
+    those to train on. Functions are import paths, `package.module:name`.
     """
 
     prompts_per_iteration: Positive = 32
@@ -118,14 +119,19 @@ class RolloutSection(Section):
     reward: str | None = None
     group_reward: str | None = None
     group_filter: str | None = None
+    sample_filter: str | None = None
     max_draws: Positive = 1
     drop_zero_variance: bool = True
 
 
 class AlgorithmSection(Section):
-    """The estimator and the loss; each name is one of `vime_cp`."""
+    """The estimator and the loss; each name is one of `vime_cp`.
+
+    `advantage_function` replaces the estimator: an import path of a function of the rollouts and this section.
+    """
 
     advantage: Literal["grpo"] = "grpo"
+    advantage_function: str | None = None
     divide_by_std: bool = True
     loss: Literal["policy"] = "policy"
     clip_low: Annotated[float, Field(ge=0)] = 0.2
@@ -193,6 +199,12 @@ class EvaluationSection(Section):
     split: Literal["held_out", "validation"] = "held_out"
 
 
+class TrackingSection(Section):
+    """Where the figures go besides `metrics.jsonl`: import paths of factories that make a sink from a run directory."""
+
+    sinks: tuple[str, ...] = ()
+
+
 class CheckpointSection(Section):
     """When a checkpoint is written (iterations; 0: only at the end) and how many are kept."""
 
@@ -234,6 +246,7 @@ class RunConfig(Section):
     engine: EngineSection = EngineSection()
     evaluation: EvaluationSection = EvaluationSection()
     checkpoint: CheckpointSection = CheckpointSection()
+    tracking: TrackingSection = TrackingSection()
     cluster: ClusterSection = ClusterSection()
     megatron: dict[str, JsonValue] = Field(default_factory=dict)
     vllm: dict[str, JsonValue] = Field(default_factory=dict)

@@ -16,7 +16,7 @@ def load_source(section: DataSection, *, model_path: str | None = None) -> DataS
 
     With `model_path` the source gets the tokenizer of that Hugging Face directory, else it brings its own.
     """
-    factory = resolve(section.source, needed_for="data.source")
+    factory = resolve(section.source, key="data.source")
     if not callable(factory):
         raise PluginError(f"data.source = {section.source!r} is not callable: name a class or a function.")
     options: dict[str, object] = dict(section.options)

@@ -1,5 +1,16 @@
 """Extension points: import paths in the configuration, checked at launch with their signatures."""
 
+from vime_train.plugins._calling import PluginCallError, calling
+from vime_train.plugins._contracts import CONTRACTS, Contract, check_signature, load
 from vime_train.plugins._import_path import PluginError, resolve
 
-__all__ = ["PluginError", "resolve"]
+__all__ = [
+    "CONTRACTS",
+    "Contract",
+    "PluginCallError",
+    "PluginError",
+    "calling",
+    "check_signature",
+    "load",
+    "resolve",
+]

@@ -1,34 +1,39 @@
-"""`metrics.jsonl`: one JSON object per iteration.
+"""`metrics.jsonl`, one line per iteration, and every other sink that the run names.
 
-Always true: a line is whole once `write` returns; a figure that is not a number (nothing was added to it) is null.
+Always true: a line is whole once `write` returns; its `step` is the iteration; a figure to which nothing was added is
+null; every sink gets the same numbers.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vime_metrics.sinks import JsonlSink
+
 if TYPE_CHECKING:
     from vime_metrics import Metric
+    from vime_metrics.sinks import Sink
 
 
 class MetricsLog:
-    """Appends one record per iteration to a file."""
+    """Writes the figures of each iteration to a file and to the other sinks."""
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str | Path, sinks: Sequence[Sink] = ()) -> None:
+        self._sinks: tuple[Sink, ...] = (JsonlSink(path), *sinks)
 
     def write(self, iteration: int, metrics: Mapping[str, Metric | float]) -> dict[str, float]:
-        """Append the record of an iteration, and return its figures."""
+        """Write the record of an iteration, and return its figures, sorted by name."""
         values: dict[str, float] = {}
         for name, metric in metrics.items():
             values |= {name: float(metric)} if isinstance(metric, int | float) else metric.report(name)
-        record = {"iteration": iteration} | {
-            name: value if math.isfinite(value) else None for name, value in sorted(values.items())
-        }
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        values = dict(sorted(values.items()))
+        for sink in self._sinks:
+            sink.write(iteration, values)
         return values
+
+    def close(self) -> None:
+        """Close every sink."""
+        for sink in self._sinks:
+            sink.close()

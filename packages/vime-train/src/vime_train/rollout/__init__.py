@@ -2,7 +2,8 @@
 
 from vime_train.rollout._assemble import IterationBatch, assemble
 from vime_train.rollout._batch import RankBatch
-from vime_train.rollout._collect import Collected, Collector, RolloutError
+from vime_train.rollout._check import RolloutError, check_rollouts
+from vime_train.rollout._collect import Collected, Collector
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._evaluate import Evaluation, evaluate
 from vime_train.rollout._forward import forward_batches
@@ -30,6 +31,7 @@ __all__ = [
     "Status",
     "assemble",
     "by_group",
+    "check_rollouts",
     "evaluate",
     "forward_batches",
     "generate_rollouts",

@@ -3,8 +3,8 @@
 Always true:
 
 - everything that needs the whole batch (group statistics, step weights, the plan) is computed here, once;
-- rollouts of groups without variance leave the batch, and the weights of the rest are scaled by the surviving share, so
-  that the gradient is the one of the full batch, in which those rollouts have advantage 0;
+- rollouts of groups without variance leave the batch, and the weights of the rest are scaled by the share that they
+  have in the full batch, so that the gradient is the one of the full batch, where those rollouts have advantage 0;
 - the plan's fingerprint is in every rank's batch.
 """
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vime_train.rollout._advantages import batch_advantages, surviving_share
 from vime_train.rollout._batch import RankBatch
 from vime_train.rollout._groups import split_zero_variance
 from vime_train.rollout._metrics import batch_metrics
@@ -43,7 +44,7 @@ class IterationBatch:
 
 def assemble(rollouts: Sequence[Rollout], config: RunConfig, *, iteration: int) -> IterationBatch:
     """Plan the rollouts of one iteration and cut them by DP rank; samples are shuffled by rollout, seeded."""
-    from vime_train.algorithm import advantages, step_weights  # torch comes with it: `plan` and `--help` do without
+    from vime_train.algorithm import step_weights  # torch comes with it: `plan` and `--help` do without
 
     kept, dropped = split_zero_variance(rollouts) if config.rollout.drop_zero_variance else (list(rollouts), [])
     if not kept:
@@ -54,8 +55,8 @@ def assemble(rollouts: Sequence[Rollout], config: RunConfig, *, iteration: int) 
     num_steps = -(-len(rollouts) // config.train.global_batch_size)
     samples = tuple(sample for rollout in kept for sample in rollout.samples)
     schedule = plan(samples, config, global_batch_sizes=step_sizes(len(kept), num_steps))
-    weights = step_weights(schedule, samples, config.algorithm) * (len(kept) / len(rollouts))
-    per_sample = advantages(kept, config.algorithm)
+    weights = step_weights(schedule, samples, config.algorithm) * surviving_share(kept, rollouts, config.algorithm)
+    per_sample = batch_advantages(kept, config.algorithm)
     return IterationBatch(
         schedule=schedule,
         samples=samples,

@@ -4,31 +4,28 @@ Always true:
 
 - a collector is where the data position lives: after `restore(state())` it draws the same problems;
 - group ids are data positions and rollout ids follow from them, so no id comes twice in a run;
-- every rollout that the filter rejects is counted in the metrics.
+- every group that a filter rejects is counted in the metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from vime_metrics import Count
-from vime_train.plugins import PluginError, resolve
+from vime_train.plugins import CONTRACTS, calling, load
+from vime_train.rollout._check import RolloutError, check_rollouts
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._groups import by_group
 from vime_train.rollout._rewards import load_reward
-from vime_train.rollout._samples import Problem, Rollout
+from vime_train.rollout._samples import Rollout
 
 if TYPE_CHECKING:
     from vime_metrics import Metric
     from vime_train.config import RunConfig
     from vime_train.data import DataSource
     from vime_train.engine import Engine
-
-
-class RolloutError(RuntimeError):
-    """A rollout function that did not return what was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,22 +37,22 @@ class Collected:
 
 
 class Collector:
-    """Draws problems in order and turns them into rollouts."""
+    """Draws problems in order and turns them into rollouts.
+
+    Raises:
+        PluginError: when made, if an import path leads nowhere or a signature does not fit.
+        RewardError, RolloutError: from `collect`, if the user's code fails.
+    """
 
     def __init__(self, config: RunConfig, source: DataSource) -> None:
+        section = config.rollout
         self._config = config
         self._source = source
         self._position = 0
-        self._reward = load_reward(config.rollout, source)
-        self._generate = cast(
-            "Callable[[Engine, Sequence[Problem], RolloutContext], list[Rollout]]",
-            _callable(config.rollout.function, "rollout.function"),
-        )
-        self._accepts: Callable[[Sequence[Rollout]], bool] | None = None
-        if config.rollout.group_filter is not None:
-            self._accepts = cast(
-                "Callable[[Sequence[Rollout]], bool]", _callable(config.rollout.group_filter, "rollout.group_filter")
-            )
+        self._reward = load_reward(section, source)
+        self._generate = load(section.function, CONTRACTS["rollout.function"])
+        self._accepts = section.group_filter and load(section.group_filter, CONTRACTS["rollout.group_filter"])
+        self._select = section.sample_filter and load(section.sample_filter, CONTRACTS["rollout.sample_filter"])
 
     def state(self) -> dict[str, int]:
         """What a checkpoint must keep to draw the same problems again."""
@@ -69,45 +66,50 @@ class Collector:
         """Rollouts of `prompts_per_iteration` accepted groups, or of fewer when `max_draws` draws had no more."""
         wanted = self._config.rollout.prompts_per_iteration
         groups: list[list[Rollout]] = []
-        generated = rejected = 0
+        generated = accepted = 0
         for _ in range(self._config.rollout.max_draws):
             drawn = self._draw(engine, wanted)
-            generated += len(drawn)
-            accepted = [group for group in drawn if self._accepts is None or self._accepts(group)]
-            rejected += len(drawn) - len(accepted)
-            groups += accepted
+            kept = [group for group in drawn if self._is_accepted(group)]
+            generated, accepted = generated + len(drawn), accepted + len(kept)
+            groups += kept
             if len(groups) >= wanted:
                 break
-        surplus = max(0, len(groups) - wanted)
+        rollouts = self._selected([rollout for group in groups[:wanted] for rollout in group])
         return Collected(
-            rollouts=tuple(rollout for group in groups[:wanted] for rollout in group),
+            rollouts=tuple(rollouts),
             metrics={
                 "rollout/groups_generated": Count(generated),
-                "rollout/groups_rejected": Count(rejected),
-                "rollout/groups_surplus": Count(surplus),
+                "rollout/groups_rejected": Count(generated - accepted),
+                "rollout/groups_surplus": Count(max(0, accepted - wanted)),
             },
         )
 
     def _draw(self, engine: Engine, count: int) -> list[list[Rollout]]:
-        problems = self._source.problems(count, seed=self._config.seed, start=self._position)
-        context = RolloutContext(
-            config=self._config, source=self._source, reward=self._reward, first_group_id=self._position
-        )
+        first = self._position
+        problems = self._source.problems(count, seed=self._config.seed, start=first)
         self._position += count
-        rollouts = self._generate(engine, problems, context)
-        groups = by_group(rollouts or [])
-        expected = range(context.first_group_id, context.first_group_id + count)
-        if sorted(groups) != list(expected):
-            raise RolloutError(
-                f"rollout function {self._config.rollout.function} returned rollouts of {len(groups)} groups for "
-                f"{count} problems: it must return at least one rollout of each group id "
-                f"{expected.start} to {expected.stop - 1}."
-            )
-        return [groups[group_id] for group_id in expected]
+        context = RolloutContext(config=self._config, source=self._source, reward=self._reward, first_group_id=first)
+        name = f"rollout.function = {self._config.rollout.function!r}"
+        with calling(name, lambda: f"{count} problems, the first {problems[0].problem_id!r}", RolloutError):
+            rollouts = self._generate(engine, problems, context)
+        check_rollouts(rollouts, name, expected_groups=range(first, first + len(problems)))
+        return list(by_group(rollouts).values())
 
+    def _is_accepted(self, group: Sequence[Rollout]) -> bool:
+        if not self._accepts:
+            return True
+        with calling(
+            f"rollout.group_filter = {self._config.rollout.group_filter!r}",
+            lambda: f"the rollouts of problem {group[0].problem.problem_id!r}",
+            RolloutError,
+        ):
+            return bool(self._accepts(group))
 
-def _callable(path: str, key: str) -> Callable[..., object]:
-    found = resolve(path, needed_for=key)
-    if not callable(found):
-        raise PluginError(f"{key} = {path!r} is not callable.")
-    return cast("Callable[..., object]", found)
+    def _selected(self, rollouts: list[Rollout]) -> list[Rollout]:
+        if not self._select:
+            return rollouts
+        name = f"rollout.sample_filter = {self._config.rollout.sample_filter!r}"
+        with calling(name, lambda: f"{len(rollouts)} rollouts", RolloutError):
+            selected = self._select(rollouts)
+        check_rollouts(selected, name)
+        return list(selected)

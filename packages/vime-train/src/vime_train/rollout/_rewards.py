@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
-from vime_train.plugins import PluginError, resolve
+from vime_train._errors import RunError
+from vime_train.plugins import CONTRACTS, calling, load
 
 if TYPE_CHECKING:
     from vime_train.config import RolloutSection
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from vime_train.rollout._samples import Problem
 
 
-class RewardError(RuntimeError):
+class RewardError(RunError, RuntimeError):
     """A reward that could not be computed: which function, which problem, which answer."""
 
 
@@ -37,61 +38,46 @@ GroupReward = Callable[["Problem", Sequence[Answer]], list[float]]
 def load_reward(section: RolloutSection, source: DataSource) -> GroupReward:
     """The rewards of one problem's answers, as the configuration chooses them."""
     if section.group_reward is not None:
-        return _checked(section.group_reward, _function(section.group_reward, "rollout.group_reward"))
+        function = load(section.group_reward, CONTRACTS["rollout.group_reward"])
+        return _of_group(f"rollout.group_reward = {section.group_reward!r}", function)
     if section.reward is not None:
-        return _checked(section.reward, _one_by_one(section.reward, _function(section.reward, "rollout.reward")))
-    return _checked("the data source's score", _one_by_one("the data source's score", source.score))
+        function = load(section.reward, CONTRACTS["rollout.reward"])
+        return _one_by_one(f"rollout.reward = {section.reward!r}", function)
+    return _one_by_one(f"the score of {type(source).__name__}", source.score)
 
 
-def _function(path: str, key: str) -> Callable[..., object]:
-    found = resolve(path, needed_for=key)
-    if not callable(found):
-        raise PluginError(f"{key} = {path!r} is not callable.")
-    return cast("Callable[..., object]", found)
-
-
-def _one_by_one(name: str, score: Callable[..., object]) -> Callable[..., object]:
-    def rewards(problem: Problem, answers: Sequence[Answer]) -> list[object]:
+def _one_by_one(name: str, reward: Callable[..., Any]) -> GroupReward:
+    def rewards(problem: Problem, answers: Sequence[Answer]) -> list[float]:
         found = []
         for answer in answers:
-            try:
-                found.append(score(problem, answer.text, finished=answer.finished))
-            except Exception as error:
-                raise _failed(name, problem, answer.text, error) from error
+            with calling(name, lambda answer=answer: _given(problem, answer), RewardError):  # type: ignore[misc]
+                value = reward(problem, answer.text, finished=answer.finished)
+            found.append(_number(value, name, problem, answer))
         return found
 
     return rewards
 
 
-def _checked(name: str, function: Callable[..., object]) -> GroupReward:
+def _of_group(name: str, reward: Callable[..., Any]) -> GroupReward:
     def rewards(problem: Problem, answers: Sequence[Answer]) -> list[float]:
-        try:
-            found = function(problem, answers)
-        except RewardError:
-            raise
-        except Exception as error:
-            raise _failed(name, problem, [answer.text for answer in answers], error) from error
-        return _numbers(name, problem, answers, found)
+        with calling(name, lambda: _given(problem, *answers), RewardError):
+            values = reward(problem, answers)
+        if not isinstance(values, Sequence) or len(values) != len(answers):
+            raise RewardError(
+                f"{name} returned {values!r}; given {_given(problem, *answers)}: "
+                f"{len(answers)} numbers are needed, one per answer."
+            )
+        return [_number(value, name, problem, answer) for value, answer in zip(values, answers, strict=True)]
 
     return rewards
 
 
-def _failed(name: str, problem: Problem, answer: object, error: Exception) -> RewardError:
-    return RewardError(
-        f"reward {name} raised {type(error).__name__}: {error}; problem {problem.problem_id!r}, answer {answer!r}."
-    )
+def _number(value: object, name: str, problem: Problem, answer: Answer) -> float:
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    raise RewardError(f"{name} returned {value!r}; given {_given(problem, answer)}: a finite number is needed.")
 
 
-def _numbers(name: str, problem: Problem, answers: Sequence[Answer], found: object) -> list[float]:
-    if not isinstance(found, Sequence) or len(found) != len(answers):
-        raise RewardError(
-            f"reward {name} returned {found!r} for problem {problem.problem_id!r}: "
-            f"{len(answers)} numbers are needed, one per answer."
-        )
-    for answer, value in zip(answers, found, strict=True):
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            raise RewardError(
-                f"reward {name} returned {value!r} for problem {problem.problem_id!r}, answer {answer.text!r}: "
-                "a finite number is needed."
-            )
-    return [float(value) for value in found]
+def _given(problem: Problem, *answers: Answer) -> str:
+    texts = ", ".join(repr(answer.text) for answer in answers)
+    return f"problem {problem.problem_id!r}, answer{'s' * (len(answers) > 1)} {texts}"

@@ -1,0 +1,71 @@
+"""What a user's rollout function may return. Always true of checked rollouts: every sample obeys its record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from vime_train._errors import RunError
+from vime_train.rollout._samples import Rollout, Sample
+
+
+class RolloutError(RunError, RuntimeError):
+    """A rollout function or filter that raised, or did not return what was asked for."""
+
+
+def check_rollouts(found: object, name: str, *, expected_groups: range | None = None) -> None:
+    """Refuse anything but rollouts whose samples can be trained on; `name` is the function that returned them.
+
+    Raises:
+        RolloutError: with the function, the rollout, and what is wrong with it.
+    """
+    if not isinstance(found, Sequence) or not all(isinstance(one, Rollout) for one in found):
+        raise RolloutError(f"{name} returned {_short(found)}: a list of vime_train.rollout.Rollout is needed.")
+    groups = {rollout.group_id for rollout in found}
+    if expected_groups is not None and groups != set(expected_groups):
+        missing = sorted(set(expected_groups) - groups)
+        wrong = sorted(groups - set(expected_groups))
+        raise RolloutError(
+            f"{name} returned {len(found)} rollouts: group ids {missing[:5]} are missing, {wrong[:5]} were not asked "
+            "for; every problem needs at least one rollout, its group id is context.first_group_id + its place."
+        )
+    seen: set[int] = set()
+    for rollout in found:
+        if rollout.rollout_id in seen:
+            raise RolloutError(
+                f"{name} returned rollout_id {rollout.rollout_id} twice: every rollout needs its own id."
+            )
+        seen.add(rollout.rollout_id)
+        for problem in _problems(rollout):
+            raise RolloutError(f"{name} returned rollout {rollout.rollout_id} whose {problem}.")
+
+
+def _problems(rollout: Rollout) -> list[str]:
+    if not rollout.samples:
+        return ["samples are empty: a rollout has at least one"]
+    found = [] if math.isfinite(rollout.reward) else [f"reward is {rollout.reward}: a finite number is needed"]
+    for place, sample in enumerate(rollout.samples):
+        found += [f"sample {place} {problem}" for problem in _sample_problems(sample, rollout)]
+    return found
+
+
+def _sample_problems(sample: Sample, rollout: Rollout) -> list[str]:
+    length = sample.response_length
+    found = []
+    if not 0 < length < len(sample.tokens):
+        found.append(
+            f"has response_length {length} of {len(sample.tokens)} tokens: at least one is prompt, one response"
+        )
+    if len(sample.loss_mask) != length or len(sample.rollout_log_probs) != length:
+        found.append(
+            f"has {len(sample.loss_mask)} mask entries and {len(sample.rollout_log_probs)} log-probs for a response of "
+            f"{length} tokens: one each is needed"
+        )
+    if (sample.rollout_id, sample.group_id) != (rollout.rollout_id, rollout.group_id):
+        found.append("has other ids than its rollout")
+    return found
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
