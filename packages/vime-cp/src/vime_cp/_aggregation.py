@@ -62,6 +62,7 @@ def sample_weights(
     Raises:
         ValueError: ids of the wrong number or None, negative or non-finite mask sums, a missing or unused argument.
 
+    >>> from vime_cp import sample_weights
     >>> sample_weights("rollout_mean", [3, 1, 2], rollout_ids=["a", "a", "b"]).tolist()
     [0.125, 0.125, 0.25]
     """

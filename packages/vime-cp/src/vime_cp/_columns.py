@@ -30,6 +30,11 @@ def pack_response(
         values: for each sample the whole response's values.
         micro_batch: the micro-batch with the same samples in the same order.
         fill: stands at places that score nothing.
+
+    >>> from vime_cp import pack_micro_batch, pack_response
+    >>> batch = pack_micro_batch([torch.tensor([5, 6, 7])], [2])
+    >>> pack_response([torch.tensor([0.5, 0.25])], batch)
+    tensor([0.5000, 0.2500, 0.0000])
     """
     check_columns("pack_response", "values", values, micro_batch.response_lengths, "response_lengths")
     return _place(values, micro_batch.responses.at_place, fill)
@@ -44,6 +49,11 @@ def pack_tokens(
         values: for each sample the values of prompt and response.
         micro_batch: the micro-batch with the same samples in the same order.
         fill: stands at padding.
+
+    >>> from vime_cp import ContextParallel, pack_micro_batch, pack_tokens
+    >>> batch = pack_micro_batch([torch.tensor([5, 6, 7])], [2], cp=ContextParallel(rank=0, size=2))
+    >>> pack_tokens([torch.tensor([1, 2, 3])], batch)
+    tensor([1, 0])
     """
     check_columns("pack_tokens", "values", values, micro_batch.total_lengths, "total_lengths")
     return _place(values, micro_batch.token_index, fill)
@@ -68,6 +78,12 @@ def pack_routed_experts(
         num_layers: layers with experts.
         topk: experts per token and layer.
         num_experts: experts to choose from, at least ``topk``.
+
+    >>> from vime_cp import pack_micro_batch, pack_routed_experts
+    >>> batch = pack_micro_batch([torch.tensor([5, 6, 7])], [2])
+    >>> routed = torch.tensor([[[3, 1]], [[0, 2]]])
+    >>> pack_routed_experts([routed], batch, num_layers=1, topk=2, num_experts=4).tolist()
+    [[[3, 1]], [[0, 2]], [[0, 1]]]
     """
     lengths = [length - 1 for length in micro_batch.total_lengths]
     check_columns("pack_routed_experts", "experts", experts, lengths, "total_lengths - 1")
@@ -93,6 +109,11 @@ def unpack_response(
     """The values of the response tokens that this rank scores, per sample and in order; no collective.
 
     The pieces are views of one slice of ``local``, also where they are empty, so they keep its graph.
+
+    >>> from vime_cp import pack_micro_batch, unpack_response
+    >>> batch = pack_micro_batch([torch.tensor([5, 6, 7]), torch.tensor([8, 9])], [2, 1])
+    >>> unpack_response(torch.arange(5), batch)
+    [tensor([0, 1]), tensor([3])]
     """
     _check_local("unpack_response", local, micro_batch)
     responses = micro_batch.responses
@@ -111,6 +132,14 @@ def gather_responses(
         micro_batch: the micro-batch that ``local`` was computed on; all ranks call with theirs.
         gradient: ``"partial"`` where each rank's loss is its share of one sum, ``"replicated"`` where all ranks
             compute the same loss from the result, ``"none"`` for a result without graph.
+
+    >>> from vime_cp import ContextParallel, gather_responses, pack_micro_batch, pack_response, simulate
+    >>> def rank(group):
+    ...     cp = ContextParallel(rank=group.rank, size=group.size, group=group)
+    ...     batch = pack_micro_batch([torch.arange(8)], [3], cp=cp)
+    ...     return gather_responses(pack_response([torch.tensor([1, 2, 3])], batch), batch, gradient="none")
+    >>> simulate(2, rank)
+    [[tensor([1, 2, 3])], [tensor([1, 2, 3])]]
     """
     _check_local("gather_responses", local, micro_batch)
     responses = micro_batch.responses

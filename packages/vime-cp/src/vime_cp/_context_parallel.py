@@ -44,6 +44,7 @@ class ContextParallel:
         sequence_align: each chunk (at size 1 or contiguous: each sample) is rounded up to this many tokens, for
             example the tensor-parallel size, so that padded samples are multiples of ``2 * cp * tp``.
 
+    >>> from vime_cp import ContextParallel
     >>> [ContextParallel(rank=r, size=2).token_ranges(10) for r in range(2)]
     [(range(0, 3), range(9, 10)), (range(3, 6), range(6, 9))]
     """

@@ -24,7 +24,7 @@ def check_finite(values: Float[Tensor, " local"], micro_batch: PackedMicroBatch,
         micro_batch: the micro-batch that they were computed on; its mask says what counts.
         name: what the values are, for the message.
 
-    >>> from vime_cp import pack_micro_batch
+    >>> from vime_cp import check_finite, pack_micro_batch
     >>> batch = pack_micro_batch([torch.tensor([5, 6, 7])], [2])
     >>> check_finite(torch.tensor([0.5, float("nan"), 0.0]), batch, name="log_probs")
     Traceback (most recent call last):

@@ -53,6 +53,12 @@ def megatron_loss(
     Raises:
         ValueError: sizes below 1, one of the two token counts alone, or a step of more tokens than Megatron's int32
             holds.
+
+    >>> from vime_cp import megatron_loss
+    >>> partial_sum = torch.tensor(0.25)
+    >>> sizes = {"num_microbatches": 4, "dp": 2, "cp": 1, "calculate_per_token_loss": False}
+    >>> megatron_loss(partial_sum, log={"loss": partial_sum}, **sizes)
+    (tensor(2.), tensor(1, dtype=torch.int32), {'loss': tensor(0.2500)})
     """
     if partial_sum.dim() != 0 or not partial_sum.is_floating_point():
         raise ValueError(

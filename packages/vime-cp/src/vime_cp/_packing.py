@@ -108,6 +108,7 @@ def pack_micro_batch(
     Raises:
         ValueError: lengths, shapes, dtypes or devices that do not fit, naming the sample.
 
+    >>> from vime_cp import pack_micro_batch
     >>> batch = pack_micro_batch([torch.tensor([5, 6, 7])], [2])
     >>> batch.tokens.tolist(), batch.labels.tolist(), batch.mask.tolist()
     ([[5, 6, 7]], [6, 7, 0], [1.0, 1.0, 0.0])
@@ -146,6 +147,7 @@ def packed_length(total_lengths: Sequence[int], *, cp: ContextParallel = _WHOLE,
 
     Known from the plan alone, so a step's token count for Megatron (`megatron_loss`) needs no communication.
 
+    >>> from vime_cp import ContextParallel, packed_length
     >>> packed_length([10, 7], cp=ContextParallel(size=2), pad_multiple=8)
     16
     """

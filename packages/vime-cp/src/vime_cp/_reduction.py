@@ -40,6 +40,12 @@ def weighted_sum(
 
     Raises:
         ValueError: shapes or devices that do not match.
+
+    >>> from vime_cp import pack_micro_batch, sample_weights, weighted_sum
+    >>> batch = pack_micro_batch([torch.tensor([5, 6, 7])], [2])
+    >>> weights = sample_weights("token_mean", [2])
+    >>> weighted_sum(torch.tensor([3.0, 4.0, float("nan")]), batch.mask, weights, batch.sample_index)
+    tensor(3.5000)
     """
     _check("weighted_sum", values, mask, sample_index)
     if weights.dim() != 1 or weights.device != values.device:
@@ -63,8 +69,8 @@ def sample_sums(
 ) -> Float[Tensor, " samples"]:
     """Masked sum of ``values`` over every sample, over all CP ranks where ``cp`` is given.
 
-    What sequence-level losses need: one collective of ``num_samples`` numbers, and ``sums[sample_index]`` brings
-    them back to the tokens.
+    What sequence-level losses need: one collective of ``num_samples`` numbers, and `to_tokens` brings them back to
+    the tokens.
 
     Args:
         values: one number per local position.
@@ -74,6 +80,10 @@ def sample_sums(
         cp: sum over these ranks; None sums this rank's positions only.
         gradient: ``"partial"`` where each rank's loss is its share of the whole, ``"replicated"`` where all compute
             the same loss, ``"none"`` for no graph.
+
+    >>> from vime_cp import sample_sums
+    >>> sample_sums(torch.tensor([1.0, 2.0, 4.0]), torch.ones(3), torch.tensor([0, 1, 1]), 2)
+    tensor([1., 6.])
     """
     _check("sample_sums", values, mask, sample_index)
     dtype = torch.promote_types(values.dtype, torch.float32)
