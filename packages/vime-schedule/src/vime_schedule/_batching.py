@@ -1,8 +1,8 @@
 """What bounds one micro-batch: a token budget per GPU, or a number of samples.
 
 Laws
-- A micro-batch holds on one GPU `round_up(sum_i share(T_i), pack_align)` tokens. share(T) is `round_up(T, a)`
-  without context parallelism and `2 * ceil(T / (2 * cp * a)) * a` under zigzag context parallelism, a = `sequence_align`.
+- A micro-batch holds `round_up(sum_i share(T_i), pack_align)` tokens on one GPU. share(T) is `round_up(T, a)` without
+  context parallelism and `2 * ceil(T / (2 * cp * a)) * a` under zigzag context parallelism, a = `sequence_align`.
 - Under the contiguous layout the packed stream is rounded up to `cp * pack_align` and cut into cp equal slices.
 - Both rules are the same comparison: the shares of a micro-batch add up to at most `capacity`.
 """
@@ -48,8 +48,8 @@ class TokenBudget:
         check_choice("cp_layout", self.cp_layout, ("zigzag", "contiguous"))
         if self.max_tokens_per_gpu < self.pack_align:
             raise ScheduleError(
-                f"max_tokens_per_gpu={self.max_tokens_per_gpu} is below pack_align={self.pack_align}, so no micro-batch "
-                "fits: raise the budget or lower `pack_align`."
+                f"max_tokens_per_gpu={self.max_tokens_per_gpu} is below pack_align={self.pack_align}, so no "
+                "micro-batch fits: raise the budget or lower `pack_align`."
             )
 
     def capacity(self, cp: int) -> int:

@@ -30,7 +30,7 @@ def compute_dynamic_global_batch_size(num_rollouts: int, dp: int, *, num_steps: 
     per_step = num_rollouts // num_steps
     if per_step < dp:
         raise ScheduleError(
-            f"{num_rollouts} rollouts over {num_steps} steps are {per_step} per step, fewer than dp={dp}: give at least "
-            f"{dp * num_steps} rollouts, or plan what there is with build_dp_schedule(..., shortage='fill')."
+            f"{num_rollouts} rollouts over {num_steps} steps are {per_step} per step, fewer than dp={dp}: give at "
+            f"least {dp * num_steps} rollouts, or plan what there is with build_dp_schedule(..., shortage='fill')."
         )
     return per_step // dp * dp

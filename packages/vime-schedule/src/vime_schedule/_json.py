@@ -79,19 +79,19 @@ def load_schedule(text: str) -> Schedule:
 def _load_layout(fields: Fields) -> ParallelLayout:
     group = "microbatch_group_size_per_vp_stage"
     return ParallelLayout(
-        **{name: fields.int(name) for name in ("dp", "cp", "tp", "pp", "vpp")},
-        microbatch_group_size_per_vp_stage=None if fields.value(group) is None else fields.int(group),
+        **{name: fields.whole(name) for name in ("dp", "cp", "tp", "pp", "vpp")},
+        microbatch_group_size_per_vp_stage=None if fields.value(group) is None else fields.whole(group),
     )
 
 
 def _load_batching(fields: Fields) -> Batching:
     kind = fields.text("kind")
     if kind == "FixedSize":
-        return FixedSize(micro_batch_size=fields.int("micro_batch_size"))
+        return FixedSize(micro_batch_size=fields.whole("micro_batch_size"))
     if kind != "TokenBudget":
         raise ScheduleError(f"plan.batching.kind is {kind!r}: it must be 'TokenBudget' or 'FixedSize'.")
     return TokenBudget(
-        **{name: fields.int(name) for name in ("max_tokens_per_gpu", "sequence_align", "pack_align")},
+        **{name: fields.whole(name) for name in ("max_tokens_per_gpu", "sequence_align", "pack_align")},
         cp_layout=fields.choice("cp_layout", ("zigzag", "contiguous")),
     )
 
@@ -101,12 +101,12 @@ def _load_step(fields: Fields) -> StepSchedule:
     return StepSchedule(
         micro_batches=fields.grid("micro_batches"),
         costs=fields.table("costs", like=fields.grid("micro_batches")),
-        global_batch_size=fields.int("global_batch_size"),
+        global_batch_size=fields.whole("global_batch_size"),
         bounds=StepBounds(
-            micro_batches=bounds.int("micro_batches"), step=bounds.number("step"), lockstep=bounds.number("lockstep")
+            micro_batches=bounds.whole("micro_batches"), step=bounds.number("step"), lockstep=bounds.number("lockstep")
         ),
         reasons=tuple(
-            Reason(rule=reason.text("rule"), micro_batches=reason.int("micro_batches"), why=reason.text("why"))
+            Reason(rule=reason.text("rule"), micro_batches=reason.whole("micro_batches"), why=reason.text("why"))
             for reason in fields.each("reasons")
         ),
     )

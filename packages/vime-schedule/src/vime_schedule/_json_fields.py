@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from typing import TypeVar
 
 from vime_schedule._errors import ScheduleError
@@ -16,7 +15,9 @@ class Fields:
 
     def __init__(self, path: str, raw: object) -> None:
         if not isinstance(raw, dict):
-            raise ScheduleError(f"{path} must be a JSON object but is {_shown(raw)}: pass the text that `to_json` wrote.")
+            raise ScheduleError(
+                f"{path} must be a JSON object but is {_shown(raw)}: pass the text that `to_json` wrote."
+            )
         self._path = path
         self._raw = raw
 
@@ -50,7 +51,7 @@ class Fields:
                 return choice
         raise self._wrong(name, f"one of {list(choices)}", value)
 
-    def int(self, name: str) -> int:
+    def whole(self, name: str) -> int:
         """A whole number."""
         value = self.value(name)
         if type(value) is not int:
@@ -58,11 +59,8 @@ class Fields:
         return value
 
     def number(self, name: str) -> float:
-        """A finite number."""
-        value = self.value(name)
-        if type(value) not in (int, float) or not isfinite(float(str(value))):
-            raise self._wrong(name, "a finite number", value)
-        return float(str(value))
+        """A finite number of at least 0."""
+        return self._number(name, self.value(name))
 
     def ints(self, name: str) -> tuple[int, ...]:
         """A list of whole numbers."""
@@ -79,11 +77,12 @@ class Fields:
         table = tuple(tuple(self._rank(name, rank)) for rank in self._list(name))
         if [len(rank) for rank in table] != [len(rank) for rank in like]:
             raise self._wrong(name, "one number per micro-batch", table)
-        for rank in table:
-            for number in rank:
-                if type(number) not in (int, float) or not 0 <= number < float("inf"):
-                    raise self._wrong(name, "non-negative finite numbers", number)
-        return tuple(tuple(map(float, rank)) for rank in table)
+        return tuple(tuple(self._number(name, number) for number in rank) for rank in table)
+
+    def _number(self, name: str, raw: object) -> float:
+        if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 <= raw < float("inf"):
+            raise self._wrong(name, "finite numbers of at least 0", raw)
+        return float(raw)
 
     def _rank(self, name: str, raw: object) -> list[object]:
         if not isinstance(raw, list) or not raw:

@@ -15,7 +15,7 @@ from math import fsum
 from typing import TYPE_CHECKING
 
 from vime_schedule._batching import TokenBudget
-from vime_schedule._bounds import makespan_bound
+from vime_schedule._makespan_bound import makespan_bound
 from vime_schedule._pipeline_makespan import pipeline_makespan
 
 if TYPE_CHECKING:
@@ -144,7 +144,10 @@ def _sum_step(schedule: Schedule, step: StepSchedule, backward_ratio: float) -> 
         rows_bound=step.bounds.lockstep,
         makespan=max(
             pipeline_makespan(
-                costs, pp=layout.pp, vpp=layout.vpp, group=layout.group if layout.vpp > 1 else None,
+                costs,
+                pp=layout.pp,
+                vpp=layout.vpp,
+                group=layout.group if layout.vpp > 1 else None,
                 backward_ratio=backward_ratio,
             )
             for costs in step.costs

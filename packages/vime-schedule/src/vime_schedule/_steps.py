@@ -60,8 +60,8 @@ def _listed_sizes(num_rollouts: int, sizes: Sequence[int]) -> list[int]:
 def cut_steps(
     positions: Sequence[int], rollouts: Sequence[int], global_batch_size: int | Sequence[int], remainder: Remainder
 ) -> tuple[list[list[int]], list[int], list[int]]:
-    """Cut sample positions into steps of whole rollouts: the steps, the rollouts of each, and the positions left out."""
-    order = {rollout: None for rollout in (rollouts[position] for position in positions)}
+    """Cut positions into steps of whole rollouts: the steps, the rollouts of each, and the positions left out."""
+    order = dict.fromkeys(rollouts[position] for position in positions)
     place = {rollout: number for number, rollout in enumerate(order)}
     sizes = step_sizes(len(place), global_batch_size, remainder)
     step_of = [step for step, size in enumerate(sizes) for _ in range(size)]

@@ -55,7 +55,9 @@ def _split_until(bins: list[list[int]], target: int, shares: Sequence[int]) -> N
     heapify(heap)
     while len(bins) < target:
         if not heap:
-            raise ScheduleError(f"{len(bins)} samples cannot fill {target} micro-batches: this baseline knows no fillers.")
+            raise ScheduleError(
+                f"{len(bins)} samples cannot fill {target} micro-batches: this baseline knows no fillers."
+            )
         _, index = heappop(heap)
         first: list[int] = []
         second: list[int] = []

@@ -1,0 +1,99 @@
+"""What no plan of the same samples can beat, whatever it does.
+
+Laws
+- Every legal plan costs at least its bounds; the tests hold them against exhaustive search.
+- No assumption is made on how a cost depends on length; bounds are tightest where it is convex.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, chain
+from math import fsum
+
+from vime_schedule._planner._items import Items
+
+COARSE = 16  # prices tried first, evenly
+FINE = 6  # halvings of the step around the best of them
+
+
+def step_bound(classes: Sequence[Items], dp: int) -> float:
+    """The least cost of the dearest of `dp` ranks.
+
+    Of the k * dp + 1 dearest samples some rank has k + 1, which cost at least as much as the k + 1 cheapest of them.
+    """
+    costs = sorted(chain.from_iterable(items.costs for items in classes), reverse=True)
+    return max(sum(costs) / dp, _pigeonhole(costs, dp))
+
+
+def _pigeonhole(costs: list[int], holes: int) -> int:
+    """The least cost of the dearest of `holes` sets that hold all of `costs`, given in falling order."""
+    below = [0, *accumulate(costs)]
+    return max(below[k * holes + 1] - below[k * holes - k] for k in range((len(costs) - 1) // holes + 1))
+
+
+def lockstep_bound(items: Items, dp: int, num_rows: int, capacity: int) -> float:
+    """The least sum over rows of the dearest bin, for `num_rows` rows of `dp` bins.
+
+    Let H_i be the height of row i, dearest first, and h_i <= H_i its least value. Rows lose what their bins cannot
+    hold: sum H_i = total / dp + sum (H_i - mean of row i). Put a price p on a unit of load. A sample is worth its cost
+    less its load times p, where that is positive, and a bin cannot cost more than min(H_i, capacity * p) plus what
+    its samples are worth. A sample above half of the capacity is alone of its kind in its bin, so it is worth only what
+    it and the densest filling of its room cost beyond capacity * p. Hence, for every p,
+
+        sum H_i >= total / dp + sum_i max(0, h_i - capacity * p) - (worth of all samples at p) / dp.
+    """
+    prices = _Prices(items, dp, num_rows, capacity)
+    step = prices.highest() / COARSE
+    best, at = max((prices.loss(k * step), k * step) for k in range(COARSE))
+    for _ in range(FINE):
+        step /= 2
+        best, at = max((best, at), *((prices.loss(price), price) for price in (max(0.0, at - step), at + step)))
+    return sum(items.costs) / dp + max(0.0, best)
+
+
+class _Prices:
+    """What the rows lose, in cost per rank, as a function of the price of a unit of load."""
+
+    def __init__(self, items: Items, dp: int, num_rows: int, capacity: int) -> None:
+        loads, costs = items.loads, items.costs
+        large = [item for item, load in enumerate(loads) if 2 * load > capacity]
+        small = [item for item, load in enumerate(loads) if 2 * load <= capacity] if large else range(len(loads))
+        densities = [-costs[item] / loads[item] for item in small]
+        order = sorted(range(len(small)), key=densities.__getitem__)
+        self._dp = dp
+        self._capacity = capacity
+        self._densities = [densities[k] for k in order]
+        self._cost_below = [0, *accumulate([costs[small[k]] for k in order])]
+        self._load_below = [0, *accumulate([loads[small[k]] for k in order])]
+        dear = sorted([costs[item] for item in large], reverse=True)
+        self._heights = [_pigeonhole(sorted(costs, reverse=True), dp * num_rows), *dear[dp : dp * num_rows : dp]]
+        self._leads = self._companions(items, large, small)
+
+    def _companions(self, items: Items, large: list[int], small: Sequence[int]) -> list[tuple[int, int, float]]:
+        """Cost, room and the highest density that fits the room, for every large item."""
+        by_load = sorted(small, key=items.loads.__getitem__) if large else []
+        loads = [items.loads[item] for item in by_load]
+        densest = [0.0, *accumulate([items.costs[item] / items.loads[item] for item in by_load], max)]
+        leads = []
+        for item in large:
+            room = max(0, self._capacity - items.loads[item])
+            leads.append((items.costs[item], room, densest[bisect_right(loads, room)]))
+        return leads
+
+    def highest(self) -> float:
+        """The price from which on nothing is lost."""
+        return self._heights[0] / self._capacity
+
+    def loss(self, price: float) -> float:
+        """How far the rows stay below their heights in total, at least."""
+        level, top = self._capacity * price, self._heights[0]
+        gained = fsum([height - level for height in self._heights if height > level])
+        cut = bisect_left(self._densities, -price)
+        worth = [self._cost_below[cut] - price * self._load_below[cut]]
+        for cost, room, density in self._leads:
+            filled = cost + room * min(price, density)
+            if filled > level:
+                worth.append(min(top, filled) - level)
+        return gained - fsum(worth) / self._dp

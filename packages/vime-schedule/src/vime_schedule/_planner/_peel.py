@@ -1,0 +1,104 @@
+"""Rows that one long sample dominates, built bin after bin.
+
+A row costs as much as its dearest bin, so a long sample sets the height of its row whatever shares it. While the
+dearest free sample costs more than the mean of the bins still to be filled, a row of that height is peeled off: each of
+its bins takes the longest free samples that fit below both the capacity and the height. With no height limit the same
+loop is first-fit decreasing.
+
+Laws
+- A peeled bin fits the capacity (or is one oversize sample) and costs no more than the first sample of its row.
+- Peeling leaves at least one sample for every later bin.
+- O(n log n): a bisection finds the next sample that fits, links skip the taken ones.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from vime_schedule._planner._items import Items
+
+
+class FreeItems:
+    """Items by falling load of which some are taken; the first free one from an index on is found in near constant time."""
+
+    def __init__(self, loads: list[int], costs: list[int]) -> None:
+        self.loads = loads
+        self.costs = costs
+        self.count = len(loads)
+        self.cost = sum(costs)
+        self._links = list(range(len(loads) + 1))
+        self._falling_loads = [-load for load in loads]
+        self._falling_costs = [-cost for cost in costs]
+
+    def next_free(self, item: int) -> int:
+        """The first free item from `item` on, or the number of items."""
+        links = self._links
+        free = item
+        while links[free] != free:
+            free = links[free]
+        while item != free:
+            links[item], item = free, links[item]
+        return free
+
+    def take_bin(self, capacity: int, height: int, keep: int) -> list[int]:
+        """Take the first free item and then the longest that fit, until `keep` items are left."""
+        links, loads, costs = self._links, self.loads, self.costs
+        falling_loads, falling_costs, size = self._falling_loads, self._falling_costs, len(loads)
+        first = self.next_free(0)
+        taken = [first]
+        room, below = capacity - loads[first], height - costs[first]
+        item = first + 1
+        spare = self.count - keep - 1
+        while spare > 0 and room > 0 and below > 0:
+            item = bisect_left(falling_loads, -room, item)
+            if item < size and costs[item] > below:
+                item = bisect_left(falling_costs, -below, item)
+            if item < size and links[item] != item:
+                item = self.next_free(item)
+            if item >= size:
+                break
+            taken.append(item)
+            room -= loads[item]
+            below -= costs[item]
+            item += 1
+            spare -= 1
+        for item in taken:
+            links[item] = item + 1
+        self.count -= len(taken)
+        self.cost -= height - below
+        return taken
+
+
+def peel_rows(free: FreeItems, dp: int, num_rows: int, capacity: int) -> list[list[list[int]]]:
+    """Peel rows off `free` while its dearest item costs more than the mean of the remaining bins."""
+    costs = free.costs
+    rows: list[list[list[int]]] = []
+    while len(rows) < num_rows - 1:
+        height = costs[free.next_free(0)]
+        later = dp * (num_rows - len(rows) - 1)
+        if height * (dp + later) <= free.cost:
+            break
+        rows.append([free.take_bin(capacity, height, later + dp - 1 - k) for k in range(dp)])
+    return rows
+
+
+def first_fit_decreasing(items: Items, chosen: Sequence[int], num_bins: int, capacity: int) -> list[list[int]] | None:
+    """Fill one bin after another with the longest of the `chosen` items that fit; None if `num_bins` are too few.
+
+    >>> items = Items(positions=[0, 1, 2], loads=[6, 5, 4], costs=[6, 5, 4], is_monotone=True)
+    >>> first_fit_decreasing(items, [0, 1, 2], 2, 10)
+    [[0, 2], [1]]
+    """
+    if len(chosen) < num_bins:
+        return None
+    order = chosen if items.is_monotone else sorted(chosen, key=items.loads.__getitem__, reverse=True)
+    free = FreeItems([items.loads[item] for item in order], [items.costs[item] for item in order])
+    unlimited = free.cost
+    bins: list[list[int]] = []
+    while free.count:
+        if len(bins) == num_bins:
+            return None
+        taken = free.take_bin(capacity, unlimited, num_bins - len(bins) - 1)
+        bins.append([order[index] for index in taken])
+    return bins

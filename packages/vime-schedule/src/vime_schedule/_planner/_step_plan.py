@@ -1,0 +1,95 @@
+"""Plan one optimizer step: count, pack, place, order.
+
+Laws
+- A larger legal count is taken only if it lowers the objective by more than `PAYS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from vime_schedule._planner._balance import place_all
+from vime_schedule._planner._bounds import lockstep_bound, step_bound
+from vime_schedule._planner._count import Count, fewest_micro_batches
+from vime_schedule._planner._grid import Grid
+from vime_schedule._planner._items import Items, split_by_signature
+from vime_schedule._planner._legal import pack_legally
+from vime_schedule._planner._order import order_rows, rank_makespans
+from vime_schedule._planner._problem import Problem
+from vime_schedule._step import StepBounds, StepSchedule
+
+PAYS = 0.01  # how much of the objective a larger count must save
+LARGER = 3  # larger counts tried in a row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """A step planned for one count; its bins hold sample positions. `value` is to be small, `bound` is its least."""
+
+    grid: Grid
+    count: Count
+    value: float
+    bound: float
+    lockstep_bound: float
+
+
+def plan_step(problem: Problem, number: int, positions: Sequence[int], num_rollouts: int) -> StepSchedule:
+    """Plan step `number`, which trains the samples at `positions`."""
+    classes = split_by_signature(problem, positions)
+    fewest = fewest_micro_batches(classes, problem.layout, problem.capacity, problem.unit)
+    least_step = step_bound(classes, problem.layout.dp)
+    best = _plan(problem, number, classes, fewest, least_step)
+    for _ in range(LARGER):
+        larger = _larger(problem, number, classes, best, least_step)
+        if larger is None:
+            break
+        best = larger
+    unit = fsum([problem.costs[position] for position in positions]) / sum(sum(items.costs) for items in classes)
+    return StepSchedule(
+        micro_batches=best.grid.by_rank(),
+        costs=tuple(
+            tuple(fsum([problem.costs[position] for position in held]) for held in best.grid.bins[rank :: best.grid.dp])
+            for rank in range(best.grid.dp)
+        ),
+        global_batch_size=num_rollouts,
+        bounds=StepBounds(
+            micro_batches=fewest.total, step=least_step * unit, lockstep=max(least_step, best.lockstep_bound) * unit
+        ),
+        reasons=best.count.reasons,
+    )
+
+
+def _plan(problem: Problem, number: int, classes: Sequence[Items], count: Count, least_step: float) -> _Plan:
+    packed, held = pack_legally(problem, number, classes, count)
+    grid = place_all(problem, classes, packed)
+    order = order_rows(
+        grid, problem.layout, longest_first=problem.longest_first, search=problem.objective == "pipeline"
+    )
+    grid = grid.take([row * grid.dp + rank for row in order for rank in range(grid.dp)])
+    least = sum(lockstep_bound(items, grid.dp, grid.num_rows, problem.capacity) for items in classes)
+    if problem.objective == "step":
+        value, bound = float(max(grid.rank_costs())), least_step
+    elif problem.objective == "pipeline":  # a larger count always might pay
+        value, bound = max(rank_makespans(grid, problem.layout)), 0.0
+    else:
+        value, bound = float(grid.lockstep()), least
+    return _Plan(grid=grid, count=held, value=value, bound=bound, lockstep_bound=least)
+
+
+def _larger(problem: Problem, number: int, classes: Sequence[Items], best: _Plan, least_step: float) -> _Plan | None:
+    """The plan at the next legal count, if that pays."""
+    total = problem.layout.next_legal(best.count.total + 1)
+    if len(classes) > 1 or len(classes[0]) < problem.layout.dp * total or best.value <= best.bound * (1 + PAYS):
+        return None
+    count = Count(rows=[total], total=total, reasons=best.count.reasons)
+    larger = _plan(problem, number, classes, count, least_step)
+    saved = 1 - larger.value / best.value
+    if saved <= PAYS:
+        return None
+    why = f"{larger.count.total} micro-batches per rank lower the {problem.objective} cost by {saved:.1%}"
+    cheaper = larger.count.because("cheaper", why, rows=larger.count.rows, total=larger.count.total)
+    return _Plan(
+        grid=larger.grid, count=cheaper, value=larger.value, bound=larger.bound, lockstep_bound=larger.lockstep_bound
+    )
