@@ -47,9 +47,7 @@ class RolloutGroups:
 
     def deviations(self) -> Float64[Tensor, " rollouts"]:
         """Reward minus the group's mean; exactly 0 where all rewards of a group are equal."""
-        lowest = torch.full((self.num_groups,), torch.inf, dtype=torch.float64, device=self.rewards.device)
-        lowest = lowest.scatter_reduce(0, self.group, self.rewards, "amin")
-        above = self.rewards - lowest[self.group]
+        above = self.rewards - _least(self.rewards, self.group, self.num_groups)[self.group]
         return above - (self.group_sums(above) / self.sizes())[self.group]
 
 
@@ -73,8 +71,8 @@ def rollout_groups(
     if rollout_ids is not None:
         rollout = number_ids(where, "rollout_ids", rollout_ids, num_samples).to(values.device)
     num_rollouts = int(rollout.max()) + 1 if num_samples else 0
-    rollout_rewards = values.new_zeros(num_rollouts).scatter(0, rollout, values)
-    rollout_group = group.new_zeros(num_rollouts).scatter(0, rollout, group)
+    rollout_rewards = _least(values, rollout, num_rollouts)
+    rollout_group = _least(group, rollout, num_rollouts)
     _check_siblings(where, "reward", values, rollout_rewards[rollout])
     _check_siblings(where, "group id", group, rollout_group[rollout])
     num_groups = int(group.max()) + 1 if num_samples else 0
@@ -99,6 +97,11 @@ def like_rewards(
     """Advantages in the dtype of the rewards, at least fp32."""
     dtype = rewards.dtype if isinstance(rewards, torch.Tensor) and rewards.is_floating_point() else torch.float32
     return advantages.to(torch.promote_types(dtype, torch.float32))
+
+
+def _least(values: Tensor, unit: Tensor, num_units: int) -> Tensor:
+    """The smallest value of every unit."""
+    return values.new_zeros(num_units).scatter_reduce(0, unit, values, "amin", include_self=False)
 
 
 def _check_finite(where: str, values: Tensor) -> None:
