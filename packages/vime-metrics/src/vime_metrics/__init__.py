@@ -10,7 +10,16 @@ from vime_metrics._quantiles import Quantiles
 from vime_metrics._recorder import Recorder, record, recording
 from vime_metrics._reduction import SimulatedWorld
 from vime_metrics._sums import Count, Mean, Rate, Sum
-from vime_metrics.sinks import ConsoleSink, JsonlSink, Sink
+from vime_metrics.sinks import (
+    ConsoleSink,
+    JsonlSink,
+    MlflowSink,
+    MultiSink,
+    Sink,
+    SinkWarning,
+    TensorBoardSink,
+    WandbSink,
+)
 
 __all__ = [
     "ConsoleSink",
@@ -23,6 +32,8 @@ __all__ = [
     "Metric",
     "MetricError",
     "Min",
+    "MlflowSink",
+    "MultiSink",
     "Quantiles",
     "Rate",
     "Recorder",
@@ -31,9 +42,12 @@ __all__ = [
     "SimulatedWorld",
     "Sink",
     "SinkError",
+    "SinkWarning",
     "Std",
     "Sum",
+    "TensorBoardSink",
     "TextCounts",
+    "WandbSink",
     "merge",
     "record",
     "recording",
