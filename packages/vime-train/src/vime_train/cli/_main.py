@@ -1,6 +1,7 @@
 """`vime-train`: parse, run one command, answer with an exit code.
 
-Always true: a mistake of the user is one message on the error stream and exit code 2; Ctrl-C is exit code 130.
+Always true: a mistake of the user is one message on the error stream and exit code 2; a run that could not go on is one
+message and exit code 1; Ctrl-C is exit code 130, SIGTERM 143.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from vime_train._errors import RunError, Terminated
 from vime_train.config import ConfigError
 
 
@@ -20,9 +22,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"vime-train: {error}", file=sys.stderr)
         return 2
+    except RunError as error:
+        print(f"vime-train: {error}", *getattr(error, "__notes__", []), sep="\n", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("vime-train: interrupted.", file=sys.stderr)
         return 130
+    except Terminated:
+        print("vime-train: asked to end (SIGTERM).", file=sys.stderr)
+        return 143
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,7 +40,17 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("config", nargs="*", help="TOML files, each laid over the ones before it")
     run.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
     run.set_defaults(command=_run)
+    resume = commands.add_parser("resume", help="go on with a run from its newest checkpoint")
+    resume.add_argument("run_dir", help="the directory of the run")
+    resume.set_defaults(command=_resume)
     return parser
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    from vime_train.controller import resume
+
+    resume(arguments.run_dir)
+    return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:

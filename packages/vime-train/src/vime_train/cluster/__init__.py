@@ -4,7 +4,7 @@ from vime_train.cluster._calls import Call
 from vime_train.cluster._cluster import Cluster
 from vime_train.cluster._engines import EnginePool
 from vime_train.cluster._errors import ActorError, ClusterError
-from vime_train.cluster._signals import Terminated, terminated_by_exception
+from vime_train.cluster._signals import terminated_by_exception
 from vime_train.cluster._trainers import TrainerGroup
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Cluster",
     "ClusterError",
     "EnginePool",
-    "Terminated",
     "TrainerGroup",
     "terminated_by_exception",
 ]

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-
-class Terminated(BaseException):
-    """The process was asked to end (SIGTERM)."""
+from vime_train._errors import Terminated
 
 
 @contextmanager
