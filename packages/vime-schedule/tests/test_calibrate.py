@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from vime_schedule import Calibration, ScheduleError, calibrate
-from vime_schedule._least_squares import non_negative_fit
+from vime_schedule._costs._least_squares import non_negative_fit
 
 COEFFICIENT = st.sampled_from([0.0, 0.5, 1.0, 3.0])
 

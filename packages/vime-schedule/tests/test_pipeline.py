@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vime_schedule import ParallelLayout, ScheduleError, simulate
-from vime_schedule._pipeline_makespan import pipeline_makespan
-from vime_schedule._pipeline_order import stage_order
+from vime_schedule._pipeline import pipeline_makespan
+from vime_schedule._pipeline._order import stage_order
 
 COSTS = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=24)
 

@@ -7,7 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vime_schedule import FixedSize, ParallelLayout, Schedule, TokenBudget, build_dp_schedule, simulate
@@ -159,7 +159,6 @@ def test_timeline_page_escapes_its_title() -> None:
     assert "a <b> & c" in " ".join(as_xml(html).itertext())
 
 
-@settings(deadline=None)
 @given(st.integers(20, 200), st.integers(1, 40), st.integers(1, 20))
 def test_text_charts_fit_any_width(width: int, dp: int, limit: int) -> None:
     schedule = planned(samples=max(96, dp), layout=ParallelLayout(dp=dp))

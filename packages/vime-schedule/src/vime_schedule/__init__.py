@@ -13,14 +13,11 @@
 
 from vime_schedule._batching import FixedSize, TokenBudget
 from vime_schedule._build import build_dp_schedule
-from vime_schedule._calibrate import Calibration, calibrate
-from vime_schedule._costs import PolynomialCost, token_cost
-from vime_schedule._costs_flops import FlopsCost
+from vime_schedule._costs import Calibration, FlopsCost, PolynomialCost, calibrate, token_cost
 from vime_schedule._errors import ScheduleError
 from vime_schedule._global_batch import compute_dynamic_global_batch_size
 from vime_schedule._layout import ParallelLayout
-from vime_schedule._pipeline import PipelineTimeline, simulate
-from vime_schedule._pipeline_makespan import pipeline_makespan
+from vime_schedule._pipeline import PipelineTimeline, pipeline_makespan, simulate
 from vime_schedule._report import ScheduleReport, StepReport
 from vime_schedule._schedule import RankSchedule, Schedule
 from vime_schedule._step import Reason, StepBounds, StepSchedule

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from vime_schedule._batching import TokenBudget
 from vime_schedule._makespan_bound import makespan_bound
-from vime_schedule._pipeline_makespan import pipeline_makespan
+from vime_schedule._pipeline import pipeline_makespan
 
 if TYPE_CHECKING:
     from vime_schedule._schedule import Schedule

@@ -2,7 +2,7 @@
 
 Laws
 - Every baseline runs each sample once, and the same legal number of micro-batches on every rank.
-- First-fit baselines keep the token budget. Karmarkar-Karp does not look at it, as in its trainers: count what exceeds it.
+- First-fit baselines keep the token budget. Karmarkar-Karp does not look at it: count what exceeds it.
 """
 
 from __future__ import annotations

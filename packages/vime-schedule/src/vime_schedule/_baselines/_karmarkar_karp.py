@@ -18,7 +18,7 @@ Part: TypeAlias = tuple[float, Tree]  # the sum of a part, and its samples
 
 
 def two_level_karmarkar_karp(problem: StepProblem) -> Ranks:
-    """Split the samples over the ranks by cost, then each rank's over as many micro-batches as the fullest rank needs."""
+    """Split the samples over the ranks by cost, then each rank's over as many micro-batches as the fullest needs."""
     layout = problem.layout
     if len(problem.positions) < layout.dp:
         raise ScheduleError(f"{len(problem.positions)} samples cannot fill {layout.dp} ranks.")

@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from vime_schedule._calibrate import calibrate
 from vime_schedule._cli._arguments import add_json_argument
 from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._costs import dump_calibration
 from vime_schedule._cli._files import read_text, source_name, write_text
 from vime_schedule._cli._prose import paragraph
 from vime_schedule._cli._records import Record, parse_records
+from vime_schedule._costs import calibrate
 from vime_schedule._errors import ScheduleError
 from vime_schedule._render._text import Line
 

@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from vime_schedule._calibrate import Calibration
 from vime_schedule._cli._files import read_text
-from vime_schedule._costs import PolynomialCost, token_cost
-from vime_schedule._costs_flops import FlopsCost
+from vime_schedule._costs import Calibration, FlopsCost, PolynomialCost, token_cost
 from vime_schedule._errors import ScheduleError
 
 CALIBRATION_NUMBERS = ("constant", "linear", "quadratic", "overhead", "r_squared")

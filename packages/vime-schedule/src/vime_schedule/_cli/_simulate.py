@@ -11,9 +11,8 @@ from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._figures import percent
 from vime_schedule._cli._files import check_index, read_schedule, write_text
 from vime_schedule._cli._prose import paragraph
-from vime_schedule._pipeline import PipelineTimeline, simulate
-from vime_schedule._pipeline_costs import check_number
-from vime_schedule._pipeline_makespan import pipeline_makespan
+from vime_schedule._pipeline import PipelineTimeline, pipeline_makespan, simulate
+from vime_schedule._pipeline._cost_table import check_number
 from vime_schedule._render._text import Line
 from vime_schedule._render._timeline_text import timeline_lines
 from vime_schedule._schedule import Schedule

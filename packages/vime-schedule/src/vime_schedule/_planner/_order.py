@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from vime_schedule._layout import ParallelLayout
-from vime_schedule._pipeline_makespan import pipeline_makespan
+from vime_schedule._pipeline import pipeline_makespan
 from vime_schedule._planner._grid import Grid
 
 SWAPS = 400  # swaps simulated by the search; each costs one sweep of the pipeline

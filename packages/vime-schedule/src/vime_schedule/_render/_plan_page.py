@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from vime_schedule._batching import TokenBudget
-from vime_schedule._pipeline import simulate
-from vime_schedule._pipeline_makespan import pipeline_makespan
+from vime_schedule._pipeline import pipeline_makespan, simulate
 from vime_schedule._render._lengths_svg import lengths_chart
 from vime_schedule._render._lockstep_svg import lockstep_chart
 from vime_schedule._render._page import page, section, table, tiles

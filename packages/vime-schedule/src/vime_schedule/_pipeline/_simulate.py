@@ -16,8 +16,8 @@ from itertools import accumulate
 
 from vime_schedule._errors import ScheduleError
 from vime_schedule._layout import ParallelLayout
-from vime_schedule._pipeline_costs import Costs, check_number, cost_table
-from vime_schedule._pipeline_order import Operation, stage_order
+from vime_schedule._pipeline._cost_table import Costs, check_number, cost_table
+from vime_schedule._pipeline._order import Operation, stage_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

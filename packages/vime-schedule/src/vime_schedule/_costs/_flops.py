@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from vime_schedule._costs_hf_config import read_model_shape
+from vime_schedule._costs._hf_config import read_model_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

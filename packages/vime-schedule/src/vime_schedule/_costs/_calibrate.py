@@ -13,9 +13,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vime_schedule._costs import PolynomialCost
+from vime_schedule._costs._least_squares import non_negative_fit
+from vime_schedule._costs._polynomial import PolynomialCost
 from vime_schedule._errors import ScheduleError
-from vime_schedule._least_squares import non_negative_fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ layers first, shared experts always on). A token pays its top-k experts, the sha
 
 from __future__ import annotations
 
-from vime_schedule._costs_hf_fields import ConfigReader
+from vime_schedule._costs._hf_fields import ConfigReader
 from vime_schedule._errors import ScheduleError
 
 EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")

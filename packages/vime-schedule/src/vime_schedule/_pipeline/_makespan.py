@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vime_schedule._errors import ScheduleError
-from vime_schedule._pipeline_order import chunk_groups
+from vime_schedule._pipeline._order import chunk_groups
 
 
 def pipeline_makespan(

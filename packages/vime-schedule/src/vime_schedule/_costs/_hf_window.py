@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vime_schedule._costs_hf_fields import ConfigReader
+from vime_schedule._costs._hf_fields import ConfigReader
 from vime_schedule._errors import ScheduleError
 
 FULL, SLIDING = "full_attention", "sliding_attention"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vime_schedule._costs_hf_fields import ConfigReader
-from vime_schedule._costs_hf_moe import is_expert_layer, mlp_flops
-from vime_schedule._costs_hf_window import read_windows
+from vime_schedule._costs._hf_fields import ConfigReader
+from vime_schedule._costs._hf_moe import is_expert_layer, mlp_flops
+from vime_schedule._costs._hf_window import read_windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
