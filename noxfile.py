@@ -195,8 +195,15 @@ def demo(session: nox.Session) -> None:
     name, *overrides = session.posargs or ["arithmetic"]
     run_dir = f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     python = stack(session)
-    session.log(f"Starting `vime-train run {name}`: Ray, vLLM and Megatron-core on the CPU; results in {run_dir}.")
-    command = (str(Path(python).with_name("vime-train")), "run", name, "--set", f'run_dir="{run_dir}"', *overrides)
+    session.log(f"Starting `vime-train run {name}.toml`: Ray, vLLM and Megatron-core on the CPU; results in {run_dir}.")
+    command = (
+        str(Path(python).with_name("vime-train")),
+        "run",
+        f"{name}.toml",
+        "--set",
+        f'run_dir="{run_dir}"',
+        *overrides,
+    )
     session.run(*command, external=True)
 
 
