@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from vime_schedule._schedule import Schedule
 
@@ -35,7 +36,7 @@ def shaped_micro_batches(schedule: Schedule, step_number: int, ranks: Sequence[i
     shares = schedule.batching.shares(lengths, cp)
     capacity = schedule.batching.capacity(cp)
     shortest = min(shares[p] for rank in step.micro_batches for members in rank for p in members)
-    mean = sum(step.rank_costs) / (schedule.layout.dp * step.num_micro_batches)
+    mean = fsum(step.rank_costs) / (schedule.layout.dp * step.num_micro_batches)
     shaped = []
     for rank in ranks:
         for index, (members, cost) in enumerate(zip(step.micro_batches[rank], step.costs[rank], strict=True)):

@@ -12,6 +12,7 @@ O(M * vpp * pp) time, and O(pp) memory for 1F1B or O(M * vpp) for the interleave
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from vime_schedule._errors import ScheduleError
@@ -43,7 +44,7 @@ def pipeline_makespan(
     7.5
     """
     if pp == 1:
-        return float(sum(costs)) * (1.0 + backward_ratio)
+        return math.fsum(costs) * (1.0 + backward_ratio)
     chunk = 1.0 / (pp * vpp)
     forward = [cost * chunk for cost in costs]
     backward = [cost * backward_ratio for cost in forward]
