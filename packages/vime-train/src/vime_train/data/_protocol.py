@@ -65,6 +65,11 @@ class DataSource(Protocol):
         """Tokens that end an answer."""
         ...
 
+    @property
+    def left_out(self) -> int:
+        """How many prompts were longer than `data.max_prompt_tokens` and were left out so far."""
+        ...
+
     def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
         """Training problems number `start` to `start + count - 1` of the endless sequence of `seed`."""
         ...

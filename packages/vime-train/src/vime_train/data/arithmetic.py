@@ -8,31 +8,17 @@ Always true: the split of a problem depends on its prompt alone, so no problem i
 
 from __future__ import annotations
 
-import hashlib
 import random
 from dataclasses import dataclass, field
-from typing import Literal
 
 from vime_train.data._char_tokenizer import CharTokenizer
 from vime_train.data._protocol import Tokenizer
+from vime_train.data._split import Split, split_of
 from vime_train.rollout import Problem
 
 LABELS = "abcdefghij"
 ALPHABET = "0123456789" + LABELS + ",=#?"
 RETRY_MARKER = "?"
-Split = Literal["train", "validation", "held_out"]
-
-
-def split_of(prompt: str) -> Split:
-    """A tenth of all prompts is held out, another tenth is for validation; decided by a hash of the prompt.
-
-    >>> split_of("a7b1="), split_of("a7b1=")
-    ('train', 'train')
-    """
-    bucket = hashlib.sha256(prompt.encode()).digest()[0]
-    if bucket < 26:
-        return "held_out"
-    return "validation" if bucket < 52 else "train"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +34,7 @@ class ArithmeticSums:
     largest_term: int = 9
     lazy_steps: int = 50
     retry_share: float = 0.25
+    max_prompt_tokens: int = 64
     tokenizer: Tokenizer = field(default_factory=lambda: CharTokenizer(alphabet=ALPHABET))
 
     def __post_init__(self) -> None:
@@ -58,6 +45,11 @@ class ArithmeticSums:
             )
         if not 2 <= self.largest_term <= 9:
             raise ValueError(f"largest_term must be a digit from 2 to 9, got {self.largest_term}.")
+        if 2 * self.max_terms + 1 > self.max_prompt_tokens:
+            raise ValueError(
+                f"max_terms={self.max_terms} makes prompts of {2 * self.max_terms + 1} tokens, more than "
+                f"data.max_prompt_tokens = {self.max_prompt_tokens}: raise it or lower max_terms."
+            )
         if not self._distinct(1, "train"):
             raise ValueError(f"no problem of {self} is for training: allow more terms or larger ones.")
 
@@ -65,6 +57,11 @@ class ArithmeticSums:
     def stop_token_ids(self) -> tuple[int, ...]:
         """The end of sequence."""
         return (self.tokenizer.eos_token_id,)
+
+    @property
+    def left_out(self) -> int:
+        """No prompt is too long: that is checked when the source is made."""
+        return 0
 
     def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
         """Training problems `start` to `start + count - 1` of the endless sequence of `seed`."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vime_metrics import Count
+from vime_metrics import Count, Last
 from vime_train.plugins import CONTRACTS, calling, load
 from vime_train.rollout._check import RolloutError, check_rollouts
 from vime_train.rollout._context import RolloutContext
@@ -81,6 +81,7 @@ class Collector:
                 "rollout/groups_generated": Count(generated),
                 "rollout/groups_rejected": Count(generated - accepted),
                 "rollout/groups_surplus": Count(max(0, accepted - wanted)),
+                "data/prompts_left_out": Last(float(self._source.left_out)),
             },
         )
 
