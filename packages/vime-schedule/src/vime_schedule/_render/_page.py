@@ -66,7 +66,8 @@ def tiles(entries: Iterable[tuple[str, str, str]]) -> str:
 
 def section(heading: str, note: str, chart: Chart) -> str:
     """Return a card with a chart."""
-    return element("section", [element("h2", [escape(heading)]), element("p", [escape(note)]), chart.inline()])
+    scroll = element("div", [chart.inline()], class_="scroll")
+    return element("section", [element("h2", [escape(heading)]), element("p", [escape(note)]), scroll])
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

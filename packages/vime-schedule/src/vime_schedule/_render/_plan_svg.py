@@ -106,8 +106,9 @@ def _boxes(schedule: Schedule, number: int, rank: int, y: float, height: float, 
 def _legend(schedule: Schedule, number: int, size: RowSize) -> list[tuple[str, str]]:
     """Return the keys that this chart needs."""
     step = schedule.steps[number]
-    entries = [("even", "tokens" if size.height >= LEGIBLE else "micro-batch")]
-    if size.height >= LEGIBLE and isinstance(schedule.batching, TokenBudget):
+    shows_fill = size.height >= LEGIBLE and isinstance(schedule.batching, TokenBudget)
+    entries = [("even", "tokens" if shows_fill else "micro-batch")]
+    if shows_fill:
         entries += [("padding", "padding"), ("room", "unused budget")]
     if any(alone in members for alone in schedule.oversize for rank in step.micro_batches for members in rank):
         entries.append(("oversize", "above the budget, alone"))

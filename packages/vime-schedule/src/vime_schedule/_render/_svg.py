@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
+LEGIBLE = 0.75  # a chart is never shrunk below this; a narrow page scrolls it instead
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
@@ -24,6 +26,7 @@ class Chart:
             viewBox=f"0 0 {number(self.width)} {number(self.height)}",
             role="img",
             class_="chart",
+            style=f"min-width:{number(LEGIBLE * self.width)}px",
         )
 
 
