@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
@@ -17,7 +17,7 @@ from vime_metrics._numbers import Values
 from vime_metrics._quantiles import Quantiles
 from vime_metrics._sums import Count, Mean, Sum
 
-_BUILDERS: Final = {
+_BUILDERS: Final[dict[str, Callable[[Values], Metric]]] = {
     "sum": Sum.of,
     "count": Count.of,
     "mean": Mean.of,
@@ -25,7 +25,6 @@ _BUILDERS: Final = {
     "max": Max.of,
     "std": Std.of,
     "quantiles": Quantiles.of,
-    "last": Last.of,
 }
 
 
@@ -47,6 +46,7 @@ class Recorder:
     def __init__(self) -> None:
         self._lock = Lock()
         self._metrics: dict[str, Metric] = {}
+        self._num_lasts = 0
 
     def add(self, key: str, metric: Metric) -> None:
         """Add `metric` to what is already under `key`."""
@@ -61,12 +61,14 @@ class Recorder:
             self.add(prefix + key, metric)
 
     def record(self, key: str, values: Values, reduce: str = "mean") -> None:
-        """Add `values` (a number, an array, a tensor) by the name of their reduction, as a config file would say it."""
-        builder = _BUILDERS.get(reduce)
+        """Add `values` (a number, an array, a tensor) by the name of their reduction, as a config file would say it.
+
+        `last` keeps what was recorded last since the recorder was drained.
+        """
+        builder = self._last_of if reduce == "last" else _BUILDERS.get(reduce)
         if builder is None:
-            raise MetricError(
-                f"metric {key!r}: unknown reduction {reduce!r}; known are {', '.join(sorted(_BUILDERS))}."
-            )
+            known = ", ".join(sorted({"last", *_BUILDERS}))
+            raise MetricError(f"metric {key!r}: unknown reduction {reduce!r}; known are {known}.")
         try:
             metric = builder(values)
         except MetricError as error:
@@ -78,6 +80,11 @@ class Recorder:
         with self._lock:
             metrics, self._metrics = self._metrics, {}
         return metrics
+
+    def _last_of(self, values: Values) -> Last:
+        with self._lock:
+            self._num_lasts += 1
+            return Last.of(values, step=self._num_lasts)
 
 
 _current: ContextVar[Recorder] = ContextVar("vime_metrics_recorder")
