@@ -20,17 +20,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.command(arguments))
     except ConfigError as error:
-        print(f"vime-train: {error}", file=sys.stderr)
-        return 2
+        return _end(2, str(error), error)
     except RunError as error:
-        print(f"vime-train: {error}", *getattr(error, "__notes__", []), sep="\n", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("vime-train: interrupted.", file=sys.stderr)
-        return 130
-    except Terminated:
-        print("vime-train: asked to end (SIGTERM).", file=sys.stderr)
-        return 143
+        return _end(1, str(error), error)
+    except KeyboardInterrupt as error:
+        return _end(130, "interrupted.", error)
+    except Terminated as error:
+        return _end(143, "asked to end (SIGTERM).", error)
+
+
+def _end(code: int, message: str, error: BaseException) -> int:
+    notes: list[str] = getattr(error, "__notes__", [])
+    print(f"vime-train: {message}", *notes, sep="\n", file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

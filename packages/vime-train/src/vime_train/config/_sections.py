@@ -161,10 +161,14 @@ class OptimizerSection(Section):
 
 
 class TrainSection(Section):
-    """How long to train, and how many rollouts make one optimizer step."""
+    """How long to train, and how many rollouts make one optimizer step.
+
+    A step whose gradients are not finite is skipped; `max_skipped_steps` of them in a row end the run.
+    """
 
     iterations: Positive = 40
     global_batch_size: Positive = 128
+    max_skipped_steps: Positive = 8
     calculate_per_token_loss: bool = False
 
 
