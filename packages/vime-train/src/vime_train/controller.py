@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from vime_metrics import Last, Mean, merge
+from vime_train._errors import RunError, Terminated
 from vime_train.cluster import Cluster, terminated_by_exception
 from vime_train.config import check_launch
 from vime_train.data import load_source, make_model
-from vime_train.phases import Timer, WeightSync, train_supervised
-from vime_train.plugins import PluginError
-from vime_train.report import MetricsLog, PlainProgress
-from vime_train.rollout import Collector, RewardError, RolloutError, assemble, evaluate
+from vime_train.phases import DivergenceGuard, Timer, WeightSync, train_supervised
+from vime_train.report import MetricsLog, PlainProgress, open_sinks, write_last_iteration
+from vime_train.rollout import Collector, assemble, evaluate
 from vime_train.state import RunDirectory
 
 if TYPE_CHECKING:
@@ -72,7 +72,11 @@ def _run(
     if config.model.path is None and not directory.model.exists():
         make_model(model_path, config.model, source.tokenizer, seed=config.seed)
     progress.say("starting Ray")
-    with terminated_by_exception(), Cluster(config, root=directory.root, logs=directory.logs) as cluster:
+    with (
+        _told_how_to_go_on(directory),
+        terminated_by_exception(),
+        Cluster(config, root=directory.root, logs=directory.logs) as cluster,
+    ):
         progress.say(f"starting {config.layout.world_size} trainers and {config.engine.engines} engines")
         trainers = cluster.begin_trainers(model_path)
         engines = cluster.begin_engines(model_path, max_model_len=config.max_sample_tokens)
@@ -80,6 +84,17 @@ def _run(
         loop = _Loop(config, directory, source, cluster, trainers, engines, progress)
         loop.run(checkpoint)
     return directory.root
+
+
+@contextmanager
+def _told_how_to_go_on(directory: RunDirectory) -> Iterator[None]:
+    try:
+        yield
+    except (RunError, KeyboardInterrupt, Terminated) as error:
+        latest = directory.checkpoints.latest()
+        if latest is not None:
+            error.add_note(f"Iteration {latest.iteration} is saved: go on with `vime-train resume {directory.root}`.")
+        raise
 
 
 class _Loop:
@@ -103,7 +118,8 @@ class _Loop:
         self._progress = progress
         self._sync = WeightSync(cluster, trainers, engines, config)
         self._collector = Collector(config, source)
-        self._log = MetricsLog(directory.metrics)
+        self._divergence = DivergenceGuard(config.train.max_skipped_steps, log=directory.logs / "trainer-0.log")
+        self._log = MetricsLog(directory.metrics, open_sinks(config.tracking, directory.root))
         self._iteration = 0
         self._optimizer_steps = 0
 
@@ -121,7 +137,7 @@ class _Loop:
         """Supervised training while the engines start, and the figures before the first iteration."""
         timer = Timer()
         with timer.phase("supervised"):
-            numbers = train_supervised(self._trainers, self._source, self._config, self._progress)
+            numbers = train_supervised(self._trainers, self._source, self._config, self._progress, self._divergence)
         with timer.phase("start"):
             self._engines.ready()
         with timer.phase("sync"):
@@ -145,17 +161,16 @@ class _Loop:
         """One iteration of the algorithm."""
         timer = Timer()
         before = self._collector.state()
-        with timer.phase("generate"), self._saved_if_users_code_fails(before):
+        with timer.phase("generate"), self._nothing_lost(before):
             collected = self._collector.collect(self._engines)
         with timer.phase("check"):
             samples = [sample for rollout in collected.rollouts for sample in rollout.samples]
             difference = self._sync.check(samples)
         with timer.phase("plan"):
             batch = assemble(collected.rollouts, self._config, iteration=iteration)
+            write_last_iteration(self._directory.root, iteration, collected.rollouts, batch, self._source)
         with timer.phase("train"):
-            steps = (
-                self._trainers.train(batch.rank_batches, doing=f"train iteration {iteration}") if batch.schedule else []
-            )
+            steps = self._train(batch, iteration)
         self._iteration = iteration
         self._optimizer_steps += len(steps)
         with timer.phase("sync"):
@@ -172,7 +187,10 @@ class _Loop:
         if batch.schedule is None:
             self._progress.say(f"iteration {iteration}: no group has two different rewards, nothing to learn from")
             return []
-        return self._trainers.train(batch.rank_batches, doing=f"train iteration {iteration}")
+        steps = self._trainers.train(batch.rank_batches, doing=f"train iteration {iteration}")
+        for step in steps:
+            self._divergence.saw(step, lr_setting="optimizer.lr")
+        return steps
 
     def _evaluate(self) -> Figures:
         """Greedy accuracy, and the check of the sync that came before."""
@@ -195,22 +213,22 @@ class _Loop:
         return last or (every > 0 and self._iteration % every == 0)
 
     def _save(self) -> None:
+        latest = self._directory.checkpoints.latest()
+        if latest is not None and latest.iteration == self._iteration:
+            return
         record = {"weight_version": self._sync.version, "optimizer_steps": self._optimizer_steps}
         writing = self._directory.checkpoints.write(iteration=self._iteration, data=self._collector.state(), **record)
         with writing as path:
             self._trainers.save(path)
 
     @contextmanager
-    def _saved_if_users_code_fails(self, before: dict[str, int]) -> Iterator[None]:
+    def _nothing_lost(self, before: dict[str, int]) -> Iterator[None]:
+        """Save the last whole iteration when rollouts fail: the trainers still hold it."""
         try:
             yield
-        except (RewardError, RolloutError, PluginError) as error:
+        except RunError:
             self._collector.restore(before)
             self._save()
-            error.add_note(
-                f"Iteration {self._iteration} is saved: mend the function, "
-                f"then `vime-train resume {self._directory.root}`."
-            )
             raise
 
 

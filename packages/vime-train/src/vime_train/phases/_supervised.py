@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vime_train.cluster import Call, TrainerGroup
     from vime_train.config import RunConfig, SupervisedSection
     from vime_train.data import DataSource
+    from vime_train.phases._divergence import DivergenceGuard
     from vime_train.report import Progress
 
 _AHEAD = 4
@@ -39,7 +40,7 @@ def learning_rate(section: SupervisedSection, step: int) -> float:
 
 
 def train_supervised(
-    trainers: TrainerGroup, source: DataSource, config: RunConfig, progress: Progress
+    trainers: TrainerGroup, source: DataSource, config: RunConfig, progress: Progress, divergence: DivergenceGuard
 ) -> dict[str, float]:
     """Run `supervised.steps` steps; the reduced numbers of the last one, as `supervised/NAME`."""
     section = config.supervised
@@ -54,6 +55,7 @@ def train_supervised(
         if under_way and (len(under_way) > _AHEAD or step >= section.steps):
             done, calls = under_way.popleft()
             numbers = trainers.supervised_result(calls)
+            divergence.saw(numbers, lr_setting="supervised.lr")
             values = {f"supervised/{name}": value for name, value in numbers.items()}
             progress.advance("supervised", done + 1, section.steps, values)
     return values

@@ -1,0 +1,41 @@
+"""Stop a run that learns nothing any more because its gradients are not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from vime_train._errors import RunError
+from vime_train.cluster import log_tail
+
+
+class DivergenceError(RunError, RuntimeError):
+    """The trainers skipped step after step."""
+
+
+class DivergenceGuard:
+    """Counts the optimizer steps in a row that the trainers skipped.
+
+    Args:
+        limit: how many in a row end the run.
+        log: the log of trainer rank 0, which names the samples and parameters of every skipped step.
+    """
+
+    def __init__(self, limit: int, *, log: Path) -> None:
+        self._limit = limit
+        self._log = log
+        self._in_a_row = 0
+
+    def saw(self, step: Mapping[str, float], *, lr_setting: str) -> None:
+        """Look at the numbers of one optimizer step.
+
+        Raises:
+            DivergenceError: when `limit` steps in a row were skipped.
+        """
+        self._in_a_row = self._in_a_row + 1 if step["skipped"] else 0
+        if self._in_a_row >= self._limit:
+            raise DivergenceError(
+                f"{self._in_a_row} optimizer steps in a row were skipped, since their loss or gradients were not finite: "
+                f"lower `{lr_setting}` (it was {step['lr']:g}) or look at the samples that the log names. The weights "
+                f"are those before the first of them.\n  The end of {self._log}:\n{log_tail(self._log)}"
+            )
