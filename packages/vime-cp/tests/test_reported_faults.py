@@ -135,6 +135,7 @@ def test_verl_6609_megatron_always_gets_three_values_and_logs_that_it_does_not_d
         with torch.no_grad():
             scaled /= 3
         assert log["loss"].item() == 0.5
+        assert log["loss"].data_ptr() != scaled.data_ptr()
         assert not log["loss"].requires_grad
 
 

@@ -39,14 +39,16 @@ def megatron_loss(
 
     Args:
         partial_sum: this rank's share of J from this micro-batch, as `weighted_sum` returns it.
-        log: tensors to report; they come back detached and cloned, since Megatron divides its loss in place.
+        log: tensors to report; they come back detached. Megatron divides its loss in place, which is why the loss
+            returned here is a tensor of its own: nothing logged is divided.
         num_microbatches: M, micro-batches per rank in this step.
         dp: data-parallel size without CP.
         cp: context-parallel size.
         calculate_per_token_loss: the setting of the same name in Megatron's configuration.
-        num_tokens: what Megatron is told for this micro-batch; with ``calculate_per_token_loss`` it weighs
-            Megatron's own auxiliary losses (for MoE give the local length, padding included). It never changes the
-            gradient of J. None means 1 for every micro-batch.
+        num_tokens: what Megatron is told for this micro-batch; it never changes the gradient of J. None means 1 for
+            every micro-batch. With ``calculate_per_token_loss`` and MoE give the local length, padding included:
+            Megatron weighs its auxiliary losses by that length and divides by these counts, so that with 1 they
+            would be a length too strong.
         step_num_tokens: the sum of ``num_tokens`` over all micro-batches and all DP x CP ranks of the step; needed
             with it.
 
@@ -71,7 +73,7 @@ def megatron_loss(
     tokens, step_tokens = _token_counts(num_tokens, step_num_tokens, shares)
     factor = 1.0 / _reciprocal(step_tokens) if calculate_per_token_loss else float(shares * max(tokens, 1))
     count = torch.full((), tokens, dtype=torch.int32, device=partial_sum.device)
-    return partial_sum * factor, count, {name: value.detach().clone() for name, value in log.items()}
+    return partial_sum * factor, count, {name: value.detach() for name, value in log.items()}
 
 
 def _token_counts(num_tokens: int | None, step_num_tokens: int | None, shares: int) -> tuple[int, int]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jaxtyping import Float, Int32, Int64, Num
+
     from torch import Tensor
 
 _WHOLE = ContextParallel()
@@ -124,7 +125,7 @@ def pack_micro_batch(
     responses = build_response_index(stream, total, response)
     device = tokens[0].device if tokens else torch.device("cpu")
     flat = torch.cat([*tokens, torch.tensor([pad_token_id], device=device)])
-    boundaries = torch.unique_consecutive(stream.starts)
+    boundaries = stream.boundaries
     packed = PackedMicroBatch(
         tokens=flat[token_index.to(device)][None],
         position_ids=position[None],
@@ -145,7 +146,8 @@ def pack_micro_batch(
 def packed_length(total_lengths: Sequence[int], *, cp: ContextParallel = _WHOLE, pad_multiple: int = 1) -> int:
     """Places that every rank holds of a micro-batch with samples of these lengths, padding included.
 
-    Known from the plan alone, so a step's token count for Megatron (`megatron_loss`) needs no communication.
+    Known from the plan alone, so a step's token count for Megatron (`megatron_loss`) needs no communication. Zigzag
+    with CP rounds an odd ``pad_multiple`` up to an even one, since a rank's share consists of two chunks.
 
     >>> from vime_cp import ContextParallel, packed_length
     >>> packed_length([10, 7], cp=ContextParallel(size=2), pad_multiple=8)

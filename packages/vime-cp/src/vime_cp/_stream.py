@@ -17,6 +17,7 @@ from ._integers import round_up
 
 if TYPE_CHECKING:
     from jaxtyping import Int64
+
     from torch import Tensor
 
     from ._context_parallel import ContextParallel
@@ -36,6 +37,11 @@ class Stream:
     starts: Int64[Tensor, " boundaries"]
     local_length: int
     cp: ContextParallel
+
+    @property
+    def boundaries(self) -> Int64[Tensor, " sequences_1"]:
+        """Where each sequence begins, and the end; trailing padding is a sequence only where there is some."""
+        return self.starts if self.starts[-1] > self.starts[-2] else self.starts[:-1]
 
     def places(self) -> tuple[Int64[Tensor, " local"], Int64[Tensor, " local"]]:
         """Sequence (``samples`` for trailing padding) and position within it, at every place that this rank holds."""
