@@ -158,6 +158,36 @@ def test_explain_gives_every_reason_and_a_row_per_micro_batch(run: Run, plan: Sc
     assert [item["shaped_by"] for item in printed["bounded"]].count("oversize") == 1
 
 
+def test_explain_says_why_there_are_not_fewer_or_more(run: Run, plan: Schedule) -> None:
+    step = plan.steps[0]
+    assert step.num_micro_batches == 8
+    fewer = json.loads(run("explain", "plan.json", "--why-not", "2", "--json").stdout)["steps"][0]["why_not"]
+    first = next(reason for reason in step.reasons if reason.micro_batches > 2)
+    assert fewer == f"M = 2 is too few, since {first.rule} needs {first.micro_batches}: {first.why}."
+    assert "M = 9 is not legal" in run("explain", "plan.json", "--why-not", "9").stdout
+    assert "M = 10 is possible, but M = 8 serves" in run("explain", "plan.json", "--why-not", "10").stdout
+    assert "it has M = 8." in run("explain", "plan.json", "--why-not", "8").stdout
+
+
+def test_explain_of_a_count_that_was_raised_because_it_pays(run: Run) -> None:
+    text = " ".join(map(str, [900] + [100] * 10))
+    done = run("plan", "-", "--dp", "1", "--pp", "8", "--max-tokens-per-gpu", "1900", "--objective", "pipeline",
+               "--json", stdin=text)  # fmt: skip
+    reasons = Schedule.from_json(done.stdout).steps[0].reasons
+    assert reasons[-1].rule == "cheaper"
+    asked = run("explain", "-", "--why-not", str(reasons[-1].micro_batches - 1), stdin=done.stdout).stdout
+    assert f"M = {reasons[-1].micro_batches - 1} would do, but" in asked
+
+
+def test_wide_text_columns_and_odd_line_separators_are_read(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "wide.csv").write_text('prompt,length\n"' + "x" * 200_000 + '\nsecond line",300\nshort,200\n')
+    (tmp_path / "odd.jsonl").write_text('{"prompt": "a\u2028b\x85c", "length": 300}\n{"length": 200}\n', "utf-8")
+    for name in ("wide.csv", "odd.jsonl"):
+        done = run("plan", name, "--micro-batch-size", "1", "--json")
+        assert done.stderr == ""
+        assert Schedule.from_json(done.stdout).total_lengths == (300, 200)
+
+
 def test_compare_lists_objectives_and_baselines(run: Run, lengths: list[int]) -> None:
     printed = json.loads(run("compare", "lengths.csv", *PLAN_OPTIONS, "--json").stdout)
     by_name = {entry["name"]: entry for entry in printed}
@@ -217,11 +247,15 @@ def test_calibrate_fits_writes_and_plans_with_the_fit(run: Run, lengths: list[in
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_examples_and_fits_the_terminal(run: Run, command: str) -> None:
-    done = run(command, "--help")
-    assert done.returncode == 0
-    assert f"  vime-schedule {command} " in done.stdout.split("examples:")[1]
-    assert max(map(len, done.stdout.splitlines())) <= 80
+def test_help_has_examples_and_fits_the_terminal(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert f"  vime-schedule {command} " in text.split("examples:")[1]
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_top_help_names_every_command(run: Run) -> None:
@@ -231,14 +265,17 @@ def test_top_help_names_every_command(run: Run) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 132])
-def test_every_output_fits_the_terminal(run: Run, plan: Schedule, columns: int) -> None:
+def test_every_output_fits_the_terminal(
+    plan: Schedule, columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(columns))
     options = ("lengths.csv", *PLAN_OPTIONS)
     sweep = ("--dp", "2,4", "--pp", "1,2", "--vpp", "1,2", "--max-tokens-per-gpu", "4096")
     commands = [("plan", *options), ("report", "plan.json"), ("explain", "plan.json"), ("compare", *options)]
     for arguments in [*commands, ("simulate", "plan.json"), ("what-if", "lengths.csv", *sweep)]:
-        done = run(*arguments, columns=columns)
-        assert done.returncode == 0
-        assert max(map(len, done.stdout.splitlines())) <= columns, arguments
+        assert main(arguments) == 0
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= columns, arguments
 
 
 def test_output_survives_an_ascii_terminal(run: Run, plan: Schedule) -> None:
@@ -279,6 +316,9 @@ def test_version(run: Run) -> None:
 
 
 FILES = {
+    "quote.csv": 'length\n5\n"6"7\n',
+    "digits.txt": "9" * 5000,
+    "deep.json": "[" * 100_000,
     "nothing.csv": "prompt_tokens,response_tokens\n5,0\n0,0\n",
     "zero.txt": "5\n0\n",
     "huge.txt": f"5 {2**53 + 1}",
@@ -310,6 +350,12 @@ FILES = {
     ("arguments", "told"),
     [
         ("plan nothing.csv --micro-batch-size 1", ["nothing.csv:3", "prompt_tokens+response_tokens` is 0 tokens"]),
+        ("plan quote.csv --micro-batch-size 1", ["quote.csv:3", "not valid CSV"]),
+        ("plan digits.txt --micro-batch-size 1", ["digits.txt:1", "give a whole number of tokens"]),
+        ("plan deep.json --micro-batch-size 1", ["deep.json: not valid JSON"]),
+        ("simulate plan.json --backward-ratio nan", ["argument --backward-ratio", "'nan' is not a finite number"]),
+        ("simulate plan.json --transfer -1", ["argument --transfer"]),
+        ("report plan.json --backward-ratio -1", ["argument --backward-ratio"]),
         ("plan missing.txt", ["cannot read missing.txt", "check the path"]),
         ("plan zero.txt --micro-batch-size 1", ["zero.txt:2", "`length` is 0", "at least 1"]),
         ("plan huge.txt --micro-batch-size 1", ["huge.txt:1", str(2**53 + 1), "2**53"]),

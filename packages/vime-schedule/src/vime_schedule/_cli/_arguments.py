@@ -11,6 +11,7 @@ from vime_schedule._batching import Batching, FixedSize, TokenBudget
 from vime_schedule._build import build_dp_schedule
 from vime_schedule._cli._costs import parse_cost
 from vime_schedule._cli._lengths import Lengths, read_lengths
+from vime_schedule._cli._numbers import whole_numbers
 from vime_schedule._errors import ScheduleError
 from vime_schedule._layout import ParallelLayout
 from vime_schedule._schedule import Schedule
@@ -97,9 +98,14 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="tokens, polynomial:A,B,C, flops:CONFIG.json or measured:CALIBRATION.json (default: tokens)",
     )
-    group.add_argument("--remainder", choices=("step", "spread", "drop", "error"), default="step")
-    group.add_argument("--oversize", choices=("alone", "drop", "error"), default="alone")
-    group.add_argument("--shortage", choices=("error", "fill"), default="error")
+    policies = {
+        "remainder": (("step", "spread", "drop", "error"), "rollouts beyond the last full step"),
+        "oversize": (("alone", "drop", "error"), "samples above the budget"),
+        "shortage": (("error", "fill"), "fewer samples than micro-batches"),
+    }
+    for name, (choices, meaning) in policies.items():
+        meaning = f"{meaning}: {', '.join(choices)} (default: {choices[0]})"
+        group.add_argument(f"--{name}", choices=choices, default=choices[0], metavar="POLICY", help=meaning)
 
 
 def add_objective_argument(parser: argparse.ArgumentParser) -> None:
@@ -156,11 +162,3 @@ def _global_batch_size(text: str | None, lengths: Lengths) -> int | list[int]:
         return len(lengths.total_lengths if lengths.rollout_ids is None else set(lengths.rollout_ids))
     sizes = whole_numbers(text, "--global-batch-size")
     return sizes[0] if len(sizes) == 1 else sizes
-
-
-def whole_numbers(text: str, option: str) -> list[int]:
-    """Parse `8` or `8,16,32`."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
-        raise ScheduleError(f"{option} is {text!r}: give whole numbers of at least 1, separated by commas.")
-    return [int(word) for word in words]

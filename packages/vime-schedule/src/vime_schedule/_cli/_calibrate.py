@@ -11,6 +11,7 @@ from vime_schedule._cli._arguments import add_json_argument
 from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._costs import dump_calibration
 from vime_schedule._cli._files import read_text, source_name, write_text
+from vime_schedule._cli._numbers import whole_number
 from vime_schedule._cli._prose import paragraph
 from vime_schedule._cli._records import Record, parse_records
 from vime_schedule._costs import calibrate
@@ -63,7 +64,7 @@ def _observations(path: str) -> Iterator[tuple[list[int], float]]:
 
 
 def _length(record: Record, word: Any) -> int:
-    value = int(word) if isinstance(word, str) and word.isascii() and word.isdigit() else word
+    value = whole_number(word) if isinstance(word, str) else word
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ScheduleError(f"{record.where}: `lengths` holds {word!r}: give whole numbers of tokens, at least 1.")
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from time import perf_counter
@@ -73,26 +73,30 @@ def run(arguments: argparse.Namespace) -> None:
     request = request_from(arguments)
     layout, batching = layout_from(arguments), batching_from(arguments, arguments.max_tokens_per_gpu)
     plans = {name: partial(request.plan, layout=layout, batching=batching, objective=name) for name in OBJECTIVES}
-    contenders = [_timed(name, plan) for name, plan in plans.items()]
-    reference = plans[OBJECTIVES[0]]()
-    for name, baseline in BASELINES.items():
-        try:
-            contenders.append(_timed(name, partial(baseline_plan, reference, request.cost, baseline)))
-        except ScheduleError as error:
-            contenders.append(Contender(name=name, failed=str(error)))
+    timed = [_timed(name, plan) for name, plan in plans.items()]
+    contenders = [*(contender for _, contender in timed), *_baselines(timed[0][0], request.cost)]
     if arguments.json:
         print(json.dumps([asdict(contender) for contender in contenders]))
         return
     print_lines(_lines(contenders, terminal_width()))
 
 
-def _timed(name: str, plan: Callable[[], Schedule]) -> Contender:
+def _baselines(reference: Schedule, cost: Callable[[int], float]) -> Iterator[Contender]:
+    """Yield every baseline on the steps of `reference`."""
+    for name, baseline in BASELINES.items():
+        try:
+            yield _timed(name, partial(baseline_plan, reference, cost, baseline))[1]
+        except ScheduleError as error:
+            yield Contender(name=name, failed=str(error))
+
+
+def _timed(name: str, plan: Callable[[], Schedule]) -> tuple[Schedule, Contender]:
     """Plan against the clock and take the figures."""
     begin = perf_counter()
     schedule = plan()
     milliseconds = 1e3 * (perf_counter() - begin)
     total = schedule.report().total
-    return Contender(
+    return schedule, Contender(
         name=name,
         milliseconds=milliseconds,
         micro_batches=total.micro_batches,

@@ -56,3 +56,18 @@ def shaped_micro_batches(schedule: Schedule, step_number: int, ranks: Sequence[i
                 )
             )
     return shaped
+
+
+def why_not(schedule: Schedule, step_number: int, count: int) -> str:
+    """Say why a step does not have `count` micro-batches per rank."""
+    step, layout = schedule.steps[step_number], schedule.layout
+    if count == step.num_micro_batches:
+        return f"it has M = {count}."
+    broken = next((reason for reason in step.reasons if reason.micro_batches > count), None)
+    if broken is not None and broken.rule == "cheaper":
+        return f"M = {count} would do, but {broken.why}."
+    if broken is not None:
+        return f"M = {count} is too few, since {broken.rule} needs {broken.micro_batches}: {broken.why}."
+    if not layout.is_legal(count):
+        return f"M = {count} is not legal for {layout}; the next legal number is {layout.next_legal(count)}."
+    return f"M = {count} is possible, but M = {step.num_micro_batches} serves and costs no more."

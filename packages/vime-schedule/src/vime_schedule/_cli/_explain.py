@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from vime_schedule._cli._arguments import add_json_argument
 from vime_schedule._cli._console import print_lines, terminal_width
-from vime_schedule._cli._constraints import MEANINGS, ShapedMicroBatch, shaped_micro_batches
+from vime_schedule._cli._constraints import MEANINGS, ShapedMicroBatch, shaped_micro_batches, why_not
 from vime_schedule._cli._files import check_index, read_schedule
 from vime_schedule._cli._prose import paragraph
 from vime_schedule._cli._tables import Column, table_lines
@@ -25,6 +25,7 @@ EXAMPLES = """\
 examples:
   vime-schedule explain plan.json
   vime-schedule explain plan.json --step 0 --rank 3
+  vime-schedule explain plan.json --why-not 10
   vime-schedule explain plan.json --json | jq '.steps[0].reasons'
 """
 
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="JSON that `plan -o` wrote; - is stdin")
     parser.add_argument("--step", type=int, metavar="N", help="only this step (default: all)")
     parser.add_argument("--rank", type=int, metavar="N", help="list the micro-batches of this rank (default: slowest)")
+    parser.add_argument("--why-not", type=int, metavar="M", help="say why there are not M micro-batches per rank")
     add_json_argument(parser)
 
 
@@ -47,11 +49,14 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.rank is not None:
         check_index(arguments.rank, schedule.layout.dp, "--rank", "rank")
     if arguments.json:
-        print(json.dumps({"steps": [_as_dict(schedule, number) for number in steps]}))
+        print(json.dumps({"steps": [_as_dict(schedule, number, arguments.why_not) for number in steps]}))
         return
     width = terminal_width()
     for number in steps:
-        print_lines(_step_lines(schedule, number, arguments.rank, width))
+        if arguments.why_not is not None:
+            print_lines(paragraph(f"step {number}: {why_not(schedule, number, arguments.why_not)}", width))
+        else:
+            print_lines(_step_lines(schedule, number, arguments.rank, width))
 
 
 def _step_lines(schedule: Schedule, number: int, rank: int | None, width: int) -> list[Line]:
@@ -82,11 +87,12 @@ def _micro_batch_table(items: list[ShapedMicroBatch], width: int) -> list[Line]:
     return table_lines(columns, rows, width)
 
 
-def _as_dict(schedule: Schedule, number: int) -> dict[str, object]:
-    """Return everything about one step."""
+def _as_dict(schedule: Schedule, number: int, count: int | None) -> dict[str, object]:
+    """Return everything about one step, and why it does not have `count` micro-batches if that was asked."""
     step = schedule.steps[number]
     shaped = shaped_micro_batches(schedule, number, range(schedule.layout.dp))
-    return {
+    asked = {} if count is None else {"why_not": why_not(schedule, number, count)}
+    return asked | {
         "step": number,
         "micro_batches": step.num_micro_batches,
         "fewest": step.bounds.micro_batches,

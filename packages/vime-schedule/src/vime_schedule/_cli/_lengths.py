@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from vime_schedule._cli._files import read_text, source_name
+from vime_schedule._cli._numbers import whole_number
 from vime_schedule._cli._records import Record, parse_records
 from vime_schedule._errors import ScheduleError
 
@@ -81,8 +82,8 @@ def _tokens(record: Record, field: str) -> int:
     if isinstance(value, list):
         value = len(value)
     if isinstance(value, str):
-        text = value.strip()
-        value = int(text) if text.isascii() and text.isdigit() else value
+        number = whole_number(value)
+        value = value if number is None else number
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ScheduleError(f"{record.where}: `{field}` is {value!r}: give a whole number of tokens.")
     return value

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +53,7 @@ def parse_records(text: str, source: str) -> Iterator[Record]:
 def _json_array(text: str, source: str) -> Iterator[Record]:
     try:
         entries = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ScheduleError(f"{source}: not valid JSON ({error}): correct the file.") from error
     for position, entry in enumerate(entries):
         fields = entry if isinstance(entry, dict) else {NUMBER_FIELD: entry}
@@ -59,17 +61,16 @@ def _json_array(text: str, source: str) -> Iterator[Record]:
 
 
 def _json_lines(text: str, source: str) -> Iterator[Record]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             entry = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ScheduleError(f"{source}:{number}: not valid JSON ({error}): correct the line.") from error
         if not isinstance(entry, dict):
             raise ScheduleError(f"{source}:{number}: {line.strip()[:40]!r} is not an object as on the lines before.")
-        columns = [name for name, value in entry.items() if name.endswith("s") and isinstance(value, list)]
-        if number == 1 and "total_lengths" in columns:
+        if isinstance(entry.get("total_lengths"), list):
             yield from _columns(entry, source)
         else:
             yield Record(source, f":{number}", entry)
@@ -86,24 +87,28 @@ def _columns(entry: dict[str, Any], source: str) -> Iterator[Record]:
 
 
 def _csv(text: str, source: str) -> Iterator[Record]:
-    rows = csv.reader(text.splitlines())
+    csv.field_size_limit(sys.maxsize)  # a column of prompts is wider than the default of 128 KiB
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] = []
-    for row in rows:
-        cells = [cell.strip() for cell in row]
-        if not any(cells):
-            continue
-        if not header:
-            header = cells
-            continue
-        if len(cells) != len(header):
-            raise ScheduleError(
-                f"{source}:{rows.line_num}: {len(cells)} cells under a header of {len(header)}: correct the line."
-            )
-        yield Record(source, f":{rows.line_num}", dict(zip(header, cells, strict=True)))
+    try:
+        for row in rows:
+            cells = [cell.strip() for cell in row]
+            if not header:
+                header = cells if any(cells) else []
+            elif any(cells):
+                yield _csv_record(header, cells, source, rows.line_num)
+    except csv.Error as error:
+        raise ScheduleError(f"{source}:{rows.line_num}: not valid CSV ({error}): correct the line.") from error
+
+
+def _csv_record(header: list[str], cells: list[str], source: str, number: int) -> Record:
+    if len(cells) != len(header):
+        raise ScheduleError(f"{source}:{number}: {len(cells)} cells under a header of {len(header)}: correct the line.")
+    return Record(source, f":{number}", dict(zip(header, cells, strict=True)))
 
 
 def _numbers(text: str, source: str) -> Iterator[Record]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         for word in line.replace(",", " ").split():
             yield Record(source, f":{number}", {NUMBER_FIELD: word})
 

@@ -10,6 +10,7 @@ from vime_schedule._cli._arguments import add_json_argument
 from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._files import read_schedule, write_text
 from vime_schedule._cli._lengths import read_lengths
+from vime_schedule._cli._numbers import factor
 from vime_schedule._cli._summary import summary_lines
 from vime_schedule._render._plan_text import plan_lines
 
@@ -31,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="JSON that `plan -o` wrote; - is stdin")
     parser.add_argument("--lengths", metavar="FILE", help="check that the plan belongs to these lengths")
     parser.add_argument("--length-field", metavar="NAME", help="field with a sample's tokens; A+B adds two fields")
-    parser.add_argument("--backward-ratio", type=float, default=2.0, metavar="X", help="backward over forward time (2)")
+    parser.add_argument(
+        "--backward-ratio", type=factor, default=2.0, metavar="X", help="backward over forward time (2)"
+    )
     parser.add_argument("--html", metavar="FILE", help="write a page that shows the plan")
     add_json_argument(parser)
 

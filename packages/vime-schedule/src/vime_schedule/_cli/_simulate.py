@@ -10,9 +10,9 @@ from vime_schedule._cli._arguments import add_json_argument
 from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._figures import percent
 from vime_schedule._cli._files import check_index, read_schedule, write_text
+from vime_schedule._cli._numbers import factor
 from vime_schedule._cli._prose import paragraph
 from vime_schedule._pipeline import PipelineTimeline, pipeline_makespan, simulate
-from vime_schedule._pipeline._cost_table import check_number
 from vime_schedule._render._text import Line
 from vime_schedule._render._timeline_text import timeline_lines
 from vime_schedule._schedule import Schedule
@@ -36,9 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="JSON that `plan -o` wrote; - is stdin")
     parser.add_argument("--step", type=int, default=0, metavar="N", help="step to simulate (0)")
     parser.add_argument("--rank", type=int, metavar="N", help="data-parallel rank (default: the slowest pipeline)")
-    parser.add_argument("--backward-ratio", type=float, default=2.0, metavar="X", help="backward over forward time (2)")
     parser.add_argument(
-        "--transfer", type=float, default=0.0, metavar="X", help="time between stages, in cost units (0)"
+        "--backward-ratio", type=factor, default=2.0, metavar="X", help="backward over forward time (2)"
+    )
+    parser.add_argument(
+        "--transfer", type=factor, default=0.0, metavar="X", help="time between stages, in cost units (0)"
     )
     parser.add_argument("--forward-only", action="store_true", help="an inference pass, as for log-probs")
     parser.add_argument("--svg", metavar="FILE", help="write the chart as SVG")
@@ -73,7 +75,6 @@ def _slowest(schedule: Schedule, costs: Sequence[Sequence[float]], backward_rati
     """Return the rank whose training pipeline takes longest."""
     layout = schedule.layout
     group = layout.group if layout.vpp > 1 else None
-    check_number("backward_ratio", backward_ratio)
     times = [
         pipeline_makespan(row, pp=layout.pp, vpp=layout.vpp, group=group, backward_ratio=backward_ratio)
         for row in costs

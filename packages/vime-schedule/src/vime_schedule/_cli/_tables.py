@@ -37,5 +37,5 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], width:
     lines: list[Line] = [[(aligned([column.title for column in columns]), "title")]]
     lines.extend([(aligned(row), "")] for row in rows)
     if hidden:
-        lines += paragraph(f"not shown: {', '.join(reversed(hidden))}", width, "dim")
+        lines += paragraph(f"not shown: {', '.join(dict.fromkeys(reversed(hidden)))}", width, "dim")
     return lines

@@ -21,10 +21,10 @@ from vime_schedule._cli._arguments import (
     add_step_arguments,
     batching_from,
     request_from,
-    whole_numbers,
 )
 from vime_schedule._cli._console import print_lines, terminal_width
 from vime_schedule._cli._figures import percent
+from vime_schedule._cli._numbers import whole_numbers
 from vime_schedule._cli._prose import paragraph
 from vime_schedule._cli._tables import Column, table_lines
 from vime_schedule._errors import ScheduleError
