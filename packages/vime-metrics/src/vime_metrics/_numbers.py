@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, SupportsFloat, TypeAlias
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import numpy as np
 from vime_metrics._errors import MetricError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def as_float(value: SupportsFloat, what: str) -> float:
     if isinstance(value, str | bytes):
         raise MetricError(f"{what} must be a number, given {value!r}.")
     try:
-        return float(value)
+        return float(_one_element(value))
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise MetricError(f"{what} must be one real number, given {value!r}: {error}.") from error
 
@@ -58,6 +58,17 @@ def split_finite(values: Array) -> tuple[Array, int]:
     finite = np.isfinite(values)
     kept = int(np.count_nonzero(finite))
     return (values, 0) if kept == values.size else (values[finite], values.size - kept)
+
+
+def _one_element(value: SupportsFloat) -> SupportsFloat:
+    """Arrays of one element are numbers; a tensor that requires a gradient is one without it."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        return value.reshape(())
+    loaded = sys.modules.get("torch")
+    if loaded is not None and isinstance(value, loaded.Tensor):
+        detached: SupportsFloat = value.detach()
+        return detached
+    return value
 
 
 def _off_device(values: Values) -> ArrayLike:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import numpy as np
 from vime_metrics import (
     Count,
     Histogram,

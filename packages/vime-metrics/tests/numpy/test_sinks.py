@@ -87,7 +87,9 @@ def test_a_write_that_fails_warns_and_stays_in_the_jsonl_file(tmp_path):
     up, down = Service(), Service(down=[1])
     with MultiSink(JsonlSink(tmp_path / "m.jsonl"), WandbSink(down), MlflowSink(up)) as sink:
         sink.write(0, {"x": 1.0})
-        with pytest.warns(SinkWarning, match=r"WandbSink cannot write step 1: service is down\. The step is in .*m\.jsonl"):
+        with pytest.warns(
+            SinkWarning, match=r"WandbSink cannot write step 1: service is down\. The step is in .*m\.jsonl"
+        ):
             sink.write(1, {"x": 2.0})
         sink.write(2, {"x": 3.0})
     assert [line["step"] for line in lines(tmp_path / "m.jsonl")] == [0, 1, 2]
@@ -164,4 +166,4 @@ class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == self.module:
             raise ModuleNotFoundError(f"No module named {self.misses!r}", name=self.misses)
-        return None
+        return

@@ -5,10 +5,24 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
-import numpy as np
 import pytest
 
-from vime_metrics import Count, Histogram, Last, Max, Mean, MetricError, Min, Quantiles, Rate, Std, Sum, TextCounts, merge
+import numpy as np
+from vime_metrics import (
+    Count,
+    Histogram,
+    Last,
+    Max,
+    Mean,
+    MetricError,
+    Min,
+    Quantiles,
+    Rate,
+    Std,
+    Sum,
+    TextCounts,
+    merge,
+)
 
 
 def test_m3_counts_are_exact_to_two_to_the_53():

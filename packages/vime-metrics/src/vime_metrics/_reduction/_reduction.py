@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from itertools import accumulate
 
 import numpy as np
-
 from vime_metrics._errors import MetricError
 from vime_metrics._metric import Metric
 from vime_metrics._numbers import Array
@@ -46,25 +45,32 @@ def reduction(step: Mapping[str, Metric], memory: GroupMemory, options: Options)
 
 
 def _first_sums(local: Local, memory: GroupMemory, options: Options) -> Steps[tuple[Plan, Parts, Array]]:
-    """Sum the token together with what the expected plan would send; send again where the expectation was wrong."""
+    """Sum the token together with what the expected plan would send; send again where the expectation was wrong.
+
+    The token is sent again as well: sums of equal buffers are rounded alike, so it never shows whether a plan was new.
+    """
     expected = memory.expected()
-    out = np.zeros(TOKEN_SIZE + (expected.first_size if expected else 0))
-    out[:TOKEN_SIZE] = token_part(local.schema.digest, memory.rank)
-    mine: Parts = []
-    if expected and expected.digest == local.schema.digest:
-        mine = expected.pick(local)
-        expected.write_first(mine, out[TOKEN_SIZE:])
+    mine, out = _first_part(local, memory, expected)
     reduced = yield from summed(out)
     token = reduced[:TOKEN_SIZE].tobytes()
     plan = memory.find(token)
-    if plan and plan is expected:
-        return plan, mine, reduced[TOKEN_SIZE:]
     if plan is None:
         plan = yield from memory.agree(local.schema, token, options)
-    mine, out = plan.pick(local), np.zeros(plan.first_size)
-    plan.write_first(mine, out)
-    first = (yield from summed(out)) if out.size else out
-    return plan, mine, first
+    if plan is not expected:
+        mine, out = _first_part(local, memory, plan)
+        reduced = yield from summed(out)
+    return plan, mine, reduced[TOKEN_SIZE:]
+
+
+def _first_part(local: Local, memory: GroupMemory, plan: Plan | None) -> tuple[Parts, Array]:
+    """This rank's token, followed by its sums if `plan` was made for what it holds, by zeros otherwise."""
+    out = np.zeros(TOKEN_SIZE + (plan.first_size if plan else 0))
+    out[:TOKEN_SIZE] = token_part(local.schema.digest, memory.rank)
+    if plan is None or plan.digest != local.schema.digest:
+        return [], out
+    mine = plan.pick(local)
+    plan.write_first(mine, out[TOKEN_SIZE:])
+    return mine, out
 
 
 def _describe(step: Mapping[str, Metric], memory: GroupMemory, options: Options) -> Local:

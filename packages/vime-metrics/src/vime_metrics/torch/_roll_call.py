@@ -12,7 +12,7 @@ from typing import Final
 
 import torch.distributed as dist
 
-GRACE_SECONDS: Final = 5.0
+GRACE_SECONDS: Final = 3.0
 _POLL_SECONDS: Final = 0.05
 
 
