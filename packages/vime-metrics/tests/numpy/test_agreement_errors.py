@@ -28,9 +28,7 @@ def refused(steps, text, **options):
 
 
 def test_a_type_clash_names_both_ranks_and_the_key():
-    refused(
-        [{"x": Mean(1, 1)}, {}, {"x": Max(1)}], "metric 'x' is Mean on rank 0 but Max on rank 2: log it the same way"
-    )
+    refused([{"x": Mean(1, 1)}, {}, {"x": Max(1)}], "metric 'x' is Mean on rank 0 but Max on rank 2: log it the same")
 
 
 def test_settings_clash():
@@ -93,7 +91,7 @@ def test_a_rank_outside_the_group():
 
 def test_a_rank_that_never_comes():
     with pytest.raises(
-        ReductionError, match=r"rank 1 of the group never came to the reduction of metric 'a' and 1 more"
+        ReductionError, match="rank 1 of the group never came to the reduction of metric 'a' and 1 more"
     ):
         SimulatedWorld(3).all_reduce([{"a": Sum(1)}, None, {"b": Sum(1)}])
 

@@ -1,4 +1,4 @@
-"""M1: a metric is a commutative monoid: a + b == b + a, (a + b) + c == a + (b + c), and the empty metric adds nothing."""
+"""M1: a metric is a commutative monoid: a + b == b + a, (a + b) + c == a + (b + c), the empty metric adds nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M5: a step costs a fixed small number of collectives however many metrics there are, and no pickle crosses the wire."""
+"""M5: a step costs a fixed small number of collectives however many metrics there are; no pickle crosses the wire."""
 
 from __future__ import annotations
 

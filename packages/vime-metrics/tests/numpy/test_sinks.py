@@ -47,7 +47,7 @@ def test_jsonl_is_on_disk_after_each_write_and_continues_a_file(tmp_path):
 
 def test_a_jsonl_file_that_cannot_be_opened_is_fatal(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SinkError, match="JsonlSink cannot open .*give a path that can be written"):
+    with pytest.raises(SinkError, match=r"JsonlSink cannot open .*give a path that can be written"):
         JsonlSink(tmp_path / "file" / "metrics.jsonl")
 
 
@@ -153,7 +153,7 @@ def test_what_an_installed_extra_itself_misses_is_told_as_it_is(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboard"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Absent("tensorboard", misses="protobuf_of_it"), *sys.meta_path])
-    with pytest.raises(ModuleNotFoundError, match="^No module named 'protobuf_of_it'$"):
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'protobuf_of_it'$"):
         TensorBoardSink("unused")
 
 
