@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 import _loss_oracle as loss_oracle
 import _oracle as oracle
-import torch
 from vime_cp import (
     ContextParallel,
     PackedMicroBatch,
