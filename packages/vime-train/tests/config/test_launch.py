@@ -100,12 +100,17 @@ def test_a_world_too_large_for_the_memory_is_refused() -> None:
 
 
 def test_a_world_larger_than_the_gpus_is_refused() -> None:
-    text = refuse("layout.dp=8", machine=SERVER)
-    assert "8 trainer ranks and 1 engines need 9 GPUs, this machine has 8" in text
+    text = refuse("layout.dp=8", "cluster.gpus_per_process=1", machine=SERVER)
+    assert "8 trainer ranks and 1 engines at cluster.gpus_per_process = 1 need 9 GPUs, this machine has 8" in text
+    check_launch(load_config(["arithmetic.toml"], ["layout.dp=8", "cluster.gpus_per_process=0.5"]), machine=SERVER)
+
+
+def test_gpus_where_there_are_none_are_refused() -> None:
+    assert "need 3 GPUs, this machine has 0" in refuse("cluster.gpus_per_process=1")
 
 
 def test_a_cluster_elsewhere_is_not_judged_by_this_machine() -> None:
-    config = load_config(["arithmetic.toml"], ["layout.dp=8", "cluster.address='10.0.0.1:6379'"])
+    config = load_config(["arithmetic.toml"], ["layout.dp=80", "cluster.address='10.0.0.1:6379'"])
     check_launch(config, machine=SERVER, vocab_size=64)
 
 
@@ -151,12 +156,13 @@ def test_a_group_of_one_cannot_learn_from_variance() -> None:
 def test_a_tied_head_is_refused_on_a_cpu_only(tmp_path: Path) -> None:
     tied = model(tmp_path, tie_word_embeddings=True)
     assert "ties its LM head to the embedding" in refuse(tied)
-    check_launch(load_config(["arithmetic.toml"], [tied]), machine=SERVER)
+    check_launch(load_config(["arithmetic.toml"], [tied, "cluster.gpus_per_process=1"]), machine=SERVER)
 
 
 def test_a_small_head_is_refused_on_a_cpu_only() -> None:
     assert "head_dim = 16 ([model]): vLLM's CPU attention needs at least 32" in refuse("model.head_dim=16")
-    check_launch(load_config(["arithmetic.toml"], ["model.head_dim=16"]), machine=SERVER)
+    on_gpus = load_config(["arithmetic.toml"], ["model.head_dim=16", "cluster.gpus_per_process=1"])
+    check_launch(on_gpus, machine=SERVER)
 
 
 def test_half_precision_is_refused_on_a_cpu() -> None:

@@ -3,7 +3,7 @@
 from vime_train.config._errors import ConfigError
 from vime_train.config._launch import check_launch, launch_problems
 from vime_train.config._load import load_config, shipped
-from vime_train.config._machine import Machine
+from vime_train.config._machine import NEEDED_MODULES, Machine
 from vime_train.config._native import data_parallel_fields, native_problems, transformer_fields
 from vime_train.config._sections import (
     AlgorithmSection,
@@ -26,6 +26,7 @@ from vime_train.config._sections import (
 from vime_train.config._shape import ModelShape
 
 __all__ = [
+    "NEEDED_MODULES",
     "AlgorithmSection",
     "BatchingSection",
     "CheckpointSection",

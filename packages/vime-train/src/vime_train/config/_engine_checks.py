@@ -6,25 +6,26 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vime_train.config._machine import Machine
     from vime_train.config._sections import RunConfig
     from vime_train.config._shape import ModelShape
 
 CPU_MIN_HEAD_DIM = 32
 
 
-def engine_problems(config: RunConfig, shape: ModelShape, machine: Machine) -> Iterator[str]:
-    """One sentence per reason why the engines cannot serve this model here."""
-    if machine.gpus == 0 and shape.tied_head:
+def engine_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
+    """One sentence per reason why the engines cannot serve this model."""
+    if config.on_gpus:
+        return
+    if shape.tied_head:
         yield (
             f"{shape.origin} ties its LM head to the embedding (tie_word_embeddings): vLLM's CPU build serves a stale "
             "head after the first weight update. Untie it first: copy the embedding to lm_head.weight and set "
             "tie_word_embeddings to false."
         )
-    if machine.gpus == 0 and shape.head_dim < CPU_MIN_HEAD_DIM:
+    if shape.head_dim < CPU_MIN_HEAD_DIM:
         yield (
             f"head_dim = {shape.head_dim} ({shape.origin}): vLLM's CPU attention needs at least {CPU_MIN_HEAD_DIM}. "
             f"Use head_dim = {CPU_MIN_HEAD_DIM} or more, with fewer heads if need be."
         )
-    if machine.gpus == 0 and config.engine.dtype == "float16":
+    if config.engine.dtype == "float16":
         yield "engine.dtype = 'float16' without a GPU: use 'float32' or 'bfloat16'."

@@ -27,7 +27,7 @@ def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -
         *(f"the module {name!r} is not installed: {NEEDED_MODULES[name]}." for name in machine.missing_modules),
         *layout_problems(config, shape, machine),
         *batch_problems(config, shape),
-        *engine_problems(config, shape, machine),
+        *engine_problems(config, shape),
         *native_problems(config),
     ]
 

@@ -20,7 +20,8 @@ def layout_problems(config: RunConfig, shape: ModelShape, machine: Machine) -> I
     """One sentence per way in which the layout cannot work."""
     yield from _tensor_parallel(config, shape)
     yield from _pipeline(config, shape)
-    yield from _room_on_gpus(config, machine) if machine.gpus else _room_on_cpu(config, machine)
+    if config.cluster.address == "local":
+        yield from _room_on_gpus(config, machine) if config.on_gpus else _room_on_cpu(config, machine)
 
 
 def _tensor_parallel(config: RunConfig, shape: ModelShape) -> Iterator[str]:
@@ -63,18 +64,16 @@ def _pipeline(config: RunConfig, shape: ModelShape) -> Iterator[str]:
 
 
 def _room_on_gpus(config: RunConfig, machine: Machine) -> Iterator[str]:
-    needed = config.layout.world_size + config.engine.engines
-    if config.cluster.address == "local" and needed > machine.gpus:
+    ranks, engines, share = config.layout.world_size, config.engine.engines, config.cluster.gpus_per_process
+    if (ranks + engines) * share > machine.gpus:
         yield (
-            f"dp * cp * tp * pp = {config.layout.world_size} trainer ranks and {config.engine.engines} engines need "
-            f"{needed} GPUs, this machine has {machine.gpus}: lower the layout or engine.engines, or give the address "
-            "of a Ray cluster in cluster.address."
+            f"dp * cp * tp * pp = {ranks} trainer ranks and {engines} engines at cluster.gpus_per_process = {share:g} "
+            f"need {(ranks + engines) * share:g} GPUs, this machine has {machine.gpus}: lower the layout or "
+            "engine.engines, or give the address of a Ray cluster in cluster.address."
         )
 
 
 def _room_on_cpu(config: RunConfig, machine: Machine) -> Iterator[str]:
-    if config.cluster.address != "local":
-        return
     ranks = config.layout.world_size
     if ranks > RANKS_PER_CORE * machine.cores:
         yield (

@@ -256,6 +256,11 @@ class RunConfig(Section):
     vllm: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property
+    def on_gpus(self) -> bool:
+        """Whether trainers and engines run on GPUs."""
+        return self.cluster.gpus_per_process > 0
+
+    @property
     def rollouts_per_iteration(self) -> int:
         """Rollouts that one iteration generates, before any filter."""
         return self.rollout.prompts_per_iteration * self.rollout.rollouts_per_prompt

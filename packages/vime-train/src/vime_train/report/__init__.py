@@ -8,7 +8,7 @@ from vime_train.report._samples import write_last_iteration
 from vime_train.report._sinks import open_sinks
 from vime_train.report._summary import Summary, summarise
 from vime_train.report._table import print_table, table_rows
-from vime_train.report._write import RunReport, write_report
+from vime_train.report._write import RunReport, write_plan_page, write_report
 
 __all__ = [
     "LiveProgress",
@@ -27,5 +27,6 @@ __all__ = [
     "summarise",
     "table_rows",
     "write_last_iteration",
+    "write_plan_page",
     "write_report",
 ]

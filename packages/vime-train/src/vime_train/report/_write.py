@@ -52,11 +52,15 @@ def write_report(run_dir: str | Path) -> RunReport:
     return RunReport(title=config["name"], summary=summary, files=files)
 
 
+def write_plan_page(plan_json: str, page: Path) -> None:
+    """Write the page of a plan, drawn by the command line of vime-schedule."""
+    command = [sys.executable, "-m", "vime_schedule", "report", "-", "--html", str(page)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60, input=plan_json, text=True)
+
+
 def _write_plan(root: Path) -> Path | None:
-    """The page of the last plan, drawn by the command line of vime-schedule."""
     if not (root / PLAN).exists():
         return None
     page = root / "plan.html"
-    command = [sys.executable, "-m", "vime_schedule", "report", str(root / PLAN), "--html", str(page)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    write_plan_page((root / PLAN).read_text(encoding="utf-8"), page)
     return page

@@ -1,5 +1,6 @@
 """From prompts to training samples: generation, rewards, filters, and the plan, all before any trainer is involved."""
 
+from vime_train.rollout._advantages import batch_advantages
 from vime_train.rollout._assemble import IterationBatch, assemble
 from vime_train.rollout._batch import RankBatch
 from vime_train.rollout._check import RolloutError, check_rollouts
@@ -8,9 +9,10 @@ from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._evaluate import Evaluation, evaluate
 from vime_train.rollout._forward import forward_batches
 from vime_train.rollout._groups import by_group, reward_varies, split_zero_variance
-from vime_train.rollout._plan import parallel_layout, plan, step_sizes
+from vime_train.rollout._plan import parallel_layout, plan, plan_lengths, step_sizes
 from vime_train.rollout._rewards import Answer, GroupReward, RewardError, load_reward
 from vime_train.rollout._samples import Problem, Rollout, Sample, Status
+from vime_train.rollout._score_split import ScoredAnswer, score_split, split_figures
 from vime_train.rollout._supervised import supervised_batches
 from vime_train.rollout.attempts import generate_rollouts
 
@@ -28,8 +30,10 @@ __all__ = [
     "RolloutContext",
     "RolloutError",
     "Sample",
+    "ScoredAnswer",
     "Status",
     "assemble",
+    "batch_advantages",
     "by_group",
     "check_rollouts",
     "evaluate",
@@ -38,7 +42,10 @@ __all__ = [
     "load_reward",
     "parallel_layout",
     "plan",
+    "plan_lengths",
     "reward_varies",
+    "score_split",
+    "split_figures",
     "split_zero_variance",
     "step_sizes",
     "supervised_batches",

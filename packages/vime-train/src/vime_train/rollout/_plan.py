@@ -42,8 +42,24 @@ def step_sizes(num_rollouts: int, num_steps: int) -> list[int]:
 
 def plan(samples: Sequence[Sample], config: RunConfig, *, global_batch_sizes: Sequence[int]) -> Schedule:
     """The schedule of all samples over the DP ranks, made once for the whole batch."""
-    return build_dp_schedule(
+    return plan_lengths(
         [len(sample.tokens) for sample in samples],
+        config,
+        global_batch_sizes=global_batch_sizes,
+        rollout_ids=[sample.rollout_id for sample in samples],
+    )
+
+
+def plan_lengths(
+    lengths: Sequence[int],
+    config: RunConfig,
+    *,
+    global_batch_sizes: Sequence[int],
+    rollout_ids: Sequence[int] | None = None,
+) -> Schedule:
+    """The schedule of samples of these lengths, in tokens; without ids every sample is a rollout of its own."""
+    return build_dp_schedule(
+        lengths,
         layout=parallel_layout(config.layout),
         batching=TokenBudget(
             max_tokens_per_gpu=config.batching.max_tokens_per_gpu,
@@ -51,7 +67,7 @@ def plan(samples: Sequence[Sample], config: RunConfig, *, global_batch_sizes: Se
             pack_align=config.batching.pack_align,
         ),
         global_batch_size=list(global_batch_sizes),
-        rollout_ids=[sample.rollout_id for sample in samples],
+        rollout_ids=rollout_ids,
         objective=config.batching.objective,
         oversize=config.batching.oversize,
         shortage=config.batching.shortage,

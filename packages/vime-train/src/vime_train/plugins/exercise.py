@@ -1,0 +1,174 @@
+"""Contract tests that users run on their own extensions, from the command line or from their own tests.
+
+Always true: an exercise calls the extension as a run would, on small made-up input, and checks what it returns as a run
+would; it needs no model, no GPU and no network.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vime_train.config import AlgorithmSection, RolloutSection, RunConfig, TrackingSection
+from vime_train.data import load_source
+from vime_train.data.arithmetic import ArithmeticSums
+from vime_train.engine import Completion, GenerationRequest
+from vime_train.plugins._contracts import CONTRACTS
+from vime_train.plugins._import_path import PluginError
+from vime_train.report import open_sinks
+from vime_train.rollout import Answer, Collector, batch_advantages, load_reward
+
+if TYPE_CHECKING:
+    from vime_train.data import DataSource
+    from vime_train.rollout import Rollout
+
+ANSWERS = (
+    Answer(text="", finished=True),
+    Answer(text="#13", finished=True),
+    Answer(text="#13", finished=False),
+    Answer(text="a7,7b6,13#13" * 50, finished=True),
+    Answer(text="\u4e09 \u22c5 \U0001f600", finished=True),
+)
+
+
+def exercise(path: str, key: str, config: RunConfig | None = None) -> list[str]:
+    """Check the extension at an import path against the extension point `key`; what was checked, one line each.
+
+    Raises:
+        PluginError: if it does not fit, or there is no such extension point.
+        RewardError, RolloutError, PluginCallError, DataError: if it fails when called.
+
+    Example:
+        >>> exercise("vime_train.rollout.filters:reward_varies", "rollout.group_filter")[-1]
+        'rollout.group_filter: accepted 4 of 4 groups'
+    """
+    exercises: dict[str, Callable[[str, RunConfig], list[str]]] = {
+        "rollout.function": _rollouts,
+        "rollout.group_filter": _rollouts,
+        "rollout.sample_filter": _rollouts,
+        "rollout.reward": _reward,
+        "rollout.group_reward": _reward,
+        "algorithm.advantage_function": _advantages,
+        "tracking.sinks": _sink,
+        "data.source": _source,
+    }
+    if key not in exercises:
+        raise PluginError(f"there is no extension point {key!r}: one of {', '.join(sorted(exercises))} is needed.")
+    config = config or RunConfig()
+    section, _, field = key.partition(".")
+    value = (path,) if key == "tracking.sinks" else path
+    changed = getattr(config, section).model_copy(update={field: value})
+    checked = exercises[key](key, config.model_copy(update={section: changed}))
+    contract = [f"{key}: {path} can be called as {CONTRACTS[key].call}"] if key in CONTRACTS else []
+    return [*contract, *checked]
+
+
+class MadeUpEngine:
+    """Answers without a model: right, wrong and cut answers in turn."""
+
+    def __init__(self, source: ArithmeticSums) -> None:
+        self._source = source
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[list[Completion]]:
+        """One completion per sample asked for."""
+        return [[self._answer(request, place) for place in range(request.num_samples)] for request in requests]
+
+    def load_weights(self, directory: str, *, version: int) -> None:
+        """There are none."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _answer(self, request: GenerationRequest, place: int) -> Completion:
+        prompt = self._source.tokenizer.decode(request.prompt_tokens)
+        total = sum(int(digit) for digit in prompt.partition("=")[0][1::2])
+        kind = (request.seed + place) % 3
+        text = "1" * request.max_new_tokens if kind == 2 else f"#{total + kind}"
+        tokens = (*self._source.tokenizer.encode(text), self._source.tokenizer.eos_token_id)[: request.max_new_tokens]
+        return Completion(
+            tokens=tokens,
+            log_probs=(-0.5,) * len(tokens),
+            finish_reason="length" if kind == 2 else "stop",
+            weight_version=0,
+        )
+
+
+def _small(section: RolloutSection) -> RolloutSection:
+    return section.model_copy(update={"prompts_per_iteration": 4, "rollouts_per_prompt": 4})
+
+
+def _collect(config: RunConfig) -> list[Rollout]:
+    source = ArithmeticSums()
+    small = config.model_copy(update={"rollout": _small(config.rollout)})
+    return list(Collector(small, source).collect(MadeUpEngine(source)).rollouts)
+
+
+def _rollouts(key: str, config: RunConfig) -> list[str]:
+    rollouts = _collect(config)
+    if key == "rollout.group_filter":
+        return [f"{key}: accepted {len({rollout.group_id for rollout in rollouts})} of 4 groups"]
+    samples = sum(len(rollout.samples) for rollout in rollouts)
+    return [f"{key}: 4 problems gave {len(rollouts)} rollouts with {samples} samples that can be trained on"]
+
+
+def _reward(key: str, config: RunConfig) -> list[str]:
+    source = ArithmeticSums()
+    reward = load_reward(config.rollout, source)
+    problem = replace(source.problems(1, seed=0, start=0)[0], answer="13")
+    values = reward(problem, ANSWERS)
+    shown = ", ".join(f"{value:g}" for value in values)
+    single = reward(problem, ANSWERS[:1])
+    return [f"{key}: {len(ANSWERS)} answers scored {shown}; a group of one scored {single[0]:g}"]
+
+
+def _advantages(key: str, config: RunConfig) -> list[str]:
+    rollouts = _collect(RunConfig())
+    section = AlgorithmSection(advantage_function=config.algorithm.advantage_function)
+    arrays = batch_advantages(rollouts, section)
+    return [f"{key}: {len(arrays)} samples have one finite number per response token"]
+
+
+def _sink(key: str, config: RunConfig) -> list[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        for sink in open_sinks(TrackingSection(sinks=config.tracking.sinks), directory):
+            sink.write(0, {"rollout/reward": 0.5})
+            sink.write(1, {"rollout/reward": float("nan"), "train/loss": 1.0})
+            sink.close()
+    return [f"{key}: took two steps, one with a figure that is not a number, and closed"]
+
+
+def _source(key: str, config: RunConfig) -> list[str]:
+    source = load_source(config.data, model_path=config.model.path)
+    return [f"{key}: {line}" for line in (_drawing(source), _splits(source), _retries(source, config))]
+
+
+def _drawing(source: DataSource) -> str:
+    whole = source.problems(16, seed=3, start=5)
+    if whole != source.problems(8, seed=3, start=5) + source.problems(8, seed=3, start=13):
+        raise PluginError("problems(16, start=5) differs from its two halves: it must depend on seed and place alone.")
+    if not all(problem.prompt_tokens for problem in whole):
+        raise PluginError("a problem has no prompt tokens.")
+    return "problems depend on seed and place alone"
+
+
+def _splits(source: DataSource) -> str:
+    train = {problem.prompt for problem in source.problems(256, seed=0, start=0)}
+    apart = {problem.prompt for problem in (*source.held_out(64), *source.validation(64))}
+    if train & apart:
+        raise PluginError(f"{sorted(train & apart)[0]!r} is drawn for training and is in another split too.")
+    return f"{len(apart)} problems of the other splits are not drawn for training"
+
+
+def _retries(source: DataSource, config: RunConfig) -> str:
+    problem = source.problems(1, seed=0, start=0)[0]
+    answer = source.tokenizer.encode(problem.answer)
+    retry = source.retry_prompt(problem.prompt_tokens, answer)
+    begin = (*problem.prompt_tokens, *answer)
+    if retry[: len(begin)] != begin:
+        raise PluginError("retry_prompt must begin with the prompt and the answer.")
+    added = len(retry) - len(begin)
+    if added > config.rollout.max_retry_tokens:
+        raise PluginError(f"retry_prompt adds {added} tokens: set rollout.max_retry_tokens to at least {added}.")
+    return f"a retry adds {added} tokens"
