@@ -3,6 +3,7 @@
 from vime_train.cluster._calls import Call
 from vime_train.cluster._cluster import Cluster
 from vime_train.cluster._engines import EnginePool
+from vime_train.cluster._environment import engine_environment
 from vime_train.cluster._errors import ActorError, ClusterError, log_tail
 from vime_train.cluster._signals import terminated_by_exception
 from vime_train.cluster._trainers import TrainerGroup
@@ -14,6 +15,7 @@ __all__ = [
     "ClusterError",
     "EnginePool",
     "TrainerGroup",
+    "engine_environment",
     "log_tail",
     "terminated_by_exception",
 ]

@@ -32,16 +32,21 @@ class RunDirectory:
         Raises:
             StateError: if the directory exists and is not empty, with what to do instead.
         """
+        run = cls(cls.check_new(config), keep=config.checkpoint.keep)
+        run.logs.mkdir(parents=True)
+        _atomic.write_text(run.config_path, config.model_dump_json(indent=2) + "\n")
+        return run
+
+    @staticmethod
+    def check_new(config: RunConfig) -> Path:
+        """The absolute path of `config.run_dir`, where nothing may be yet; raises as `create` does."""
         root = Path(config.run_dir).absolute()
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise StateError(
                 f"run directory {root} exists and holds {_describe(root)}: go on with "
                 f"`vime-train resume {config.run_dir}`, choose another with `--set run_dir=...`, or remove it."
             )
-        run = cls(root, keep=config.checkpoint.keep)
-        run.logs.mkdir(parents=True)
-        _atomic.write_text(run.config_path, config.model_dump_json(indent=2) + "\n")
-        return run
+        return root
 
     @classmethod
     def resume(cls, root: str | Path) -> tuple[RunDirectory, RunConfig, Checkpoint]:
