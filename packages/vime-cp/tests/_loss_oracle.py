@@ -87,6 +87,15 @@ def importance(c: Columns, level: str, mode: str, low: float, high: float, veto:
     return torch.where((weights >= low) & (weights <= high), weights, 0)
 
 
+def left_out(c: Columns, delta: float) -> bool:
+    """Whether a failed sequence is one that the policy has moved away from."""
+    kept = [t for t in range(len(c["old"])) if c["mask"][t]]
+    if not kept:
+        return False
+    moved = sum(float(c["old"][t] - c["new"][t].detach()) for t in kept) / len(kept)
+    return sum(float(c["advantages"][t]) for t in kept) < 0 and moved > delta
+
+
 LOSSES: dict[str, Callable[[Columns], torch.Tensor]] = {
     "ppo": ppo,
     "ppo, clip-higher and dual clip": lambda c: ppo(c, 0.1, 0.3, 1.5),
@@ -102,6 +111,7 @@ LOSSES: dict[str, Callable[[Columns], torch.Tensor]] = {
     "value, no clip": lambda c: (c["values"] - c["returns"]) ** 2,
     "sft": lambda c: -c["new"],
     "distillation": lambda c: torch.exp(c["new"] - c["old"]) * (c["new"] - c["ref"]).detach(),
+    "ppo, off-policy sequences masked": lambda c: ppo(c) * (0.0 if left_out(c, 0.02) else 1.0),
     "ppo with tis": lambda c: ppo(c) * importance(c, "token", "truncate", 0.0, 1.1, 0.0),
     "ppo with icepop": lambda c: ppo(c) * importance(c, "token", "mask", 0.8, 1.2, 0.0),
     "ppo with sequence mis": lambda c: ppo(c) * importance(c, "sequence", "mask", 0.5, 2.0, 0.75),

@@ -22,6 +22,7 @@ from vime_cp import (
     kl,
     log_probs_and_entropy,
     mis,
+    off_policy_sequence_mask,
     pack_micro_batch,
     pack_response,
     policy_loss,
@@ -64,6 +65,8 @@ def token_losses(c: dict[str, torch.Tensor], batch: PackedMicroBatch) -> dict[st
         "value, no clip": value_loss(c["values"], c["returns"], mask=mask).loss,
         "sft": sft_loss(new, mask=mask),
         "distillation": distillation_loss(new, c["ref"], old_log_probs=old, mask=mask),
+        "ppo, off-policy sequences masked": ppo
+        * off_policy_sequence_mask(new, old, advantages, delta=0.02, mask=mask, **whole),
         "ppo with tis": ppo * tis(old, c["rollout"], high=1.1, mask=mask).weights,
         "ppo with icepop": ppo * icepop(old, c["rollout"], low=0.8, high=1.2, mask=mask).weights,
         "ppo with sequence mis": ppo * sequence.weights,

@@ -17,6 +17,7 @@ from vime_cp import (
     entropy_bonus,
     gspo_loss,
     kl,
+    off_policy_sequence_mask,
     policy_loss,
     sft_loss,
     value_loss,
@@ -186,11 +187,32 @@ def test_a_ratio_beyond_reason_stays_finite() -> None:
         assert torch.isfinite(torch.tensor(gradient(loss.loss, new))).all()
 
 
+def test_miles_1127_off_policy_masking_is_decided_once_per_sequence() -> None:
+    """miles #1127: the sign of each token's advantage was combined with the divergence of the sequence."""
+    new, old = numbers(-3.0, -1.0, -3.0, -3.0, -9.0), numbers(-1.0, -1.0, -1.0, -3.0, -1.0)
+    index, mask = torch.tensor([0, 0, 1, 2, 2]), torch.tensor([1, 1, 1, 1, 0])
+    options: dict[str, Any] = {"sample_index": index, "num_samples": 3, "mask": mask}
+    failed = off_policy_sequence_mask(new, old, numbers(-2, 1, 1, -1, -1), delta=0.9, **options)
+    assert failed.tolist() == [0, 0, 1, 1, 0], "moved 1 nat and failed; succeeded; not moved, its masked token apart"
+    assert off_policy_sequence_mask(new, old, numbers(-2, 1, 1, -1, -1), delta=1.1, **options).tolist() == [
+        1,
+        1,
+        1,
+        1,
+        0,
+    ]
+    with pytest.raises(ValueError, match="delta is -1"):
+        off_policy_sequence_mask(new, old, new, delta=-1, **options)
+
+
 INDEX: dict[str, Any] = {"sample_index": torch.tensor([0, 0, 1]), "num_samples": 2}
 CALLS: dict[str, Callable[..., torch.Tensor]] = {
     "policy_loss": lambda a, b, c, **k: policy_loss(a, b, c, dual_clip=2.0, **k).loss,
     "cispo_loss": lambda a, b, c, **k: cispo_loss(a, b, c, **k).loss,
     "gspo_loss": lambda a, b, c, **k: gspo_loss(a, b, c, **INDEX, **k).loss,
+    "off_policy_sequence_mask": lambda a, b, c, **k: (
+        off_policy_sequence_mask(a, b, c, **INDEX, **k) * policy_loss(a, b, c, **k).loss
+    ),
     "kl k1": lambda a, b, c, **k: kl(a, b, "k1", importance_weight=c, **k),
     "kl k2": lambda a, b, c, **k: kl(a, b, "k2", importance_weight=c, **k),
     "kl k3": lambda a, b, c, **k: kl(a, b, "k3", importance_weight=c, **k),

@@ -16,6 +16,7 @@ from ._losses._entropy import entropy_bonus
 from ._losses._gspo import gspo_loss
 from ._losses._importance import ImportanceWeights, icepop, mis, tis
 from ._losses._kl import KLEstimator, kl
+from ._losses._off_policy_mask import off_policy_sequence_mask
 from ._losses._policy import PolicyLoss, policy_loss
 from ._losses._sft import sft_loss
 from ._losses._value import ValueLoss, value_loss
@@ -60,6 +61,7 @@ __all__ = [
     "log_probs_and_entropy",
     "megatron_loss",
     "mis",
+    "off_policy_sequence_mask",
     "pack_micro_batch",
     "pack_response",
     "pack_routed_experts",
