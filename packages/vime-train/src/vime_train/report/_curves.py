@@ -85,4 +85,5 @@ def _times(axes: Axes, records: Sequence[Record]) -> None:
             axes.bar(iterations, seconds, bottom=below, width=0.9, color=colour, label=phase)
             below = [low + more for low, more in zip(below, seconds, strict=True)]
     axes.set_ylabel("seconds")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9, reverse=True)
+    if any(below):
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9, reverse=True)

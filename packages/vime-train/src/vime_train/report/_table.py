@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from vime_train.report._summary import Summary
 
 
+PLAIN_WIDTH = 120
+"""Columns of a table that no terminal bounds."""
+
+
 def table_rows(summary: Summary) -> list[tuple[str, str]]:
     """What the table says, as label and text.
 
@@ -41,8 +45,7 @@ def print_table(summary: Summary, title: str, stream: TextIO) -> None:
     table = Table(title=title, show_header=False, title_justify="left")
     for label, text in table_rows(summary):
         table.add_row(label, text)
-    console = Console(file=stream)
-    console.print(table, width=console.width if console.is_terminal else 110)
+    Console(file=stream, width=None if stream.isatty() else PLAIN_WIDTH).print(table)
 
 
 def _split(seconds: dict[str, float]) -> str:
