@@ -43,8 +43,8 @@ def build_dp_schedule(
     check_choice("shortage", shortage, ("error", "fill"))
     check_choice("micro_batch_order", micro_batch_order, ("pipeline", "longest_first"))
     lengths = check_total_lengths(total_lengths)
-    ids = range(len(lengths)) if rollout_ids is None else rollout_ids
-    rollouts = number_by_appearance("rollout_ids", ids, len(lengths))
+    everyone = range(len(lengths))
+    rollouts = None if rollout_ids is None else number_by_appearance("rollout_ids", rollout_ids, len(lengths))
     kinds = None if signatures is None else number_by_appearance("signatures", signatures, len(lengths))
     costs = evaluate_costs(cost, lengths)
     shares = batching.shares(lengths, layout.cp)
@@ -56,7 +56,7 @@ def build_dp_schedule(
         raise ScheduleError(f"sample {long[0]} of {lengths[long[0]]} tokens exceeds {batching}: raise the budget.")
     dropped = long if oversize == "drop" else []
     gone = set(dropped)
-    kept = [position for position in range(len(lengths)) if position not in gone]
+    kept = [position for position in everyone if position not in gone] if gone else everyone
     steps, sizes, left_out = cut_steps(kept, rollouts, global_batch_size, remainder)
     problem = Problem(
         shares=shares,
@@ -79,7 +79,7 @@ def build_dp_schedule(
         batching=batching,
         objective=objective,
         total_lengths=lengths,
-        rollouts=rollouts,
+        rollouts=tuple(everyone) if rollouts is None else rollouts,
         signatures=kinds,
         steps=tuple(planned),
         dropped=tuple(sorted(out)),

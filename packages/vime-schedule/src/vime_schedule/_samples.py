@@ -78,11 +78,19 @@ def _is_hashable(identity: object) -> bool:
 
 def evaluate_costs(cost: Callable[[int], float], lengths: Sequence[int]) -> list[float]:
     """The cost of every sample."""
-    table = {length: _evaluate(cost, length, lengths) for length in sorted(set(lengths))}
-    return [table[length] for length in lengths]
+    distinct = sorted(set(lengths))
+    try:
+        values = list(map(float, map(cost, distinct)))
+    except _RAISED_BY_COSTS:
+        values = [_evaluate(cost, length, lengths) for length in distinct]
+    if not all(map(isfinite, values)) or min(values) < 0:
+        values = [_evaluate(cost, length, lengths) for length in distinct]
+    table = dict(zip(distinct, values, strict=True))
+    return list(map(table.__getitem__, lengths))
 
 
 def _evaluate(cost: Callable[[int], float], length: int, lengths: Sequence[int]) -> float:
+    """The cost of one length, or an error that says where it is needed."""
     try:
         value = float(cost(length))
     except _RAISED_BY_COSTS as error:

@@ -58,16 +58,23 @@ def _listed_sizes(num_rollouts: int, sizes: Sequence[int]) -> list[int]:
 
 
 def cut_steps(
-    positions: Sequence[int], rollouts: Sequence[int], global_batch_size: int | Sequence[int], remainder: Remainder
+    positions: Sequence[int],
+    rollouts: Sequence[int] | None,
+    global_batch_size: int | Sequence[int],
+    remainder: Remainder,
 ) -> tuple[list[list[int]], list[int], list[int]]:
-    """Cut positions into steps of whole rollouts: the steps, the rollouts of each, and the positions left out."""
-    order = dict.fromkeys(rollouts[position] for position in positions)
-    place = {rollout: number for number, rollout in enumerate(order)}
-    sizes = step_sizes(len(place), global_batch_size, remainder)
-    step_of = [step for step, size in enumerate(sizes) for _ in range(size)]
-    step_of += [len(sizes)] * (len(place) - list(accumulate(sizes))[-1])
-    steps: list[list[int]] = [[] for _ in range(len(sizes) + 1)]
+    """Cut positions into steps of whole rollouts: the steps, the rollouts of each, and the positions left out.
+
+    `rollouts` numbers the rollout of every position; None: each sample is its own.
+    """
+    if rollouts is None:
+        sizes = step_sizes(len(positions), global_batch_size, remainder)
+        ends = list(accumulate(sizes))
+        steps = [list(positions[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
+        return steps, sizes, list(positions[ends[-1] :])
+    members: dict[int, list[int]] = {}
     for position in positions:
-        steps[step_of[place[rollouts[position]]]].append(position)
-    left_out = steps.pop()
-    return steps, sizes, left_out
+        members.setdefault(rollouts[position], []).append(position)
+    rollout_steps, sizes, left_out = cut_steps(list(members), None, global_batch_size, remainder)
+    gathered = [[position for rollout in step for position in members[rollout]] for step in (*rollout_steps, left_out)]
+    return gathered[:-1], sizes, gathered[-1]

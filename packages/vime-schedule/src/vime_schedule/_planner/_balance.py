@@ -1,7 +1,7 @@
 """Place packed rows on ranks, for the objective asked for.
 
 Laws
-- "lockstep" keeps what the rows cost; ranks are levelled as far as that is free.
+- "lockstep" keeps what the rows cost; dealing them levels the ranks as far as that goes.
 - "step" levels the ranks, whatever that does to the rows.
 - "balanced" is lockstep's plan, unless up to `BUYS` of the rows' cost buys more than it costs in the dearest rank.
 """
@@ -21,6 +21,7 @@ from vime_schedule._planner._problem import Problem
 EVEN = 4e-5  # ranks are level when the dearest is within this part of the ideal
 BUYS = 0.005  # what "balanced" may pay in lockstep, and the imbalance it leaves alone
 TRIES = 6  # lightest ranks offered an exchange
+MOVES = 20  # per rank
 
 
 def place_all(problem: Problem, classes: Sequence[Items], packed: Sequence[Grid]) -> Grid:
@@ -46,7 +47,6 @@ def _place(packed: Grid, items: Items, capacity: int, objective: str) -> Grid:
     swap_bins(grid, even, 2 * grid.dp)
     if max(grid.rank_costs()) <= even:
         return grid
-    _level_ranks(grid, items, capacity, even, _row_ceilings(grid, 0))
     if objective == "step":
         _level_ranks(grid, items, capacity, even, None)
     elif objective == "balanced" and max(grid.rank_costs()) > ideal * (1 + BUYS):
@@ -64,10 +64,9 @@ def _trade(grid: Grid, items: Items, capacity: int, target: int) -> Grid:
 
 
 def _level_ranks(grid: Grid, items: Items, capacity: int, target: int, ceilings: list[int] | None) -> None:
-    dp = grid.dp
-    ranks = [range(rank, len(grid.bins), dp) for rank in range(dp)]
+    ranks = [range(rank, len(grid.bins), grid.dp) for rank in range(grid.dp)]
     exchange = Exchange(grid, items, ranks, ceilings=ceilings, capacity=capacity, tries=TRIES)
-    exchange.run(target, max_moves=20 * dp + len(items) // 4)
+    exchange.run(target, max_moves=MOVES * grid.dp)
 
 
 def _row_ceilings(grid: Grid, more: int) -> list[int]:

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, chain
 from math import fsum
+from operator import neg, truediv
 
 from vime_schedule._planner._items import Items
 
@@ -57,30 +58,26 @@ class _Prices:
     """What the rows lose, in cost per rank, as a function of the price of a unit of load."""
 
     def __init__(self, items: Items, dp: int, num_rows: int, capacity: int) -> None:
-        loads, costs = items.loads, items.costs
-        large = [item for item, load in enumerate(loads) if 2 * load > capacity]
-        small = [item for item, load in enumerate(loads) if 2 * load <= capacity] if large else range(len(loads))
-        densities = [-costs[item] / loads[item] for item in small]
-        order = sorted(range(len(small)), key=densities.__getitem__)
+        costs, loads = items.costs, items.loads
+        if not items.is_monotone:
+            order = sorted(range(len(items)), key=loads.__getitem__, reverse=True)
+            costs, loads = [costs[item] for item in order], [loads[item] for item in order]
+        num_large = items.count_above(capacity // 2)
+        small_costs, small_loads = costs[num_large:], loads[num_large:]
+        densities = list(map(truediv, small_costs, small_loads))
+        rising, densest = small_loads[::-1], [0.0, *accumulate(reversed(densities), max)]
+        by_density = sorted(range(len(densities)), key=densities.__getitem__, reverse=True)
         self._dp = dp
         self._capacity = capacity
-        self._densities = [densities[k] for k in order]
-        self._cost_below = [0, *accumulate([costs[small[k]] for k in order])]
-        self._load_below = [0, *accumulate([loads[small[k]] for k in order])]
-        dear = sorted([costs[item] for item in large], reverse=True)
-        self._heights = [_pigeonhole(sorted(costs, reverse=True), dp * num_rows), *dear[dp : dp * num_rows : dp]]
-        self._leads = self._companions(items, large, small)
-
-    def _companions(self, items: Items, large: list[int], small: Sequence[int]) -> list[tuple[int, int, float]]:
-        """Cost, room and the highest density that fits the room, for every large item."""
-        by_load = sorted(small, key=items.loads.__getitem__) if large else []
-        loads = [items.loads[item] for item in by_load]
-        densest = [0.0, *accumulate([items.costs[item] / items.loads[item] for item in by_load], max)]
-        leads = []
-        for item in large:
-            room = max(0, self._capacity - items.loads[item])
-            leads.append((items.costs[item], room, densest[bisect_right(loads, room)]))
-        return leads
+        self._densities = [densities[k] for k in by_density]
+        self._cost_below = [0, *accumulate(map(small_costs.__getitem__, by_density))]
+        self._load_below = [0, *accumulate(map(small_loads.__getitem__, by_density))]
+        dearest_large = sorted(costs[:num_large], reverse=True)
+        least = _pigeonhole(sorted(costs, reverse=True), dp * num_rows)
+        self._heights = [least, *dearest_large[dp : dp * num_rows : dp]]
+        rooms = [max(0, capacity - load) for load in loads[:num_large]]
+        fillings = [densest[bisect_right(rising, room)] for room in rooms]
+        self._large = list(zip(costs[:num_large], rooms, fillings, strict=True))  # cost, room, densest filling of it
 
     def highest(self) -> float:
         """The price from which on nothing is lost."""
@@ -90,9 +87,9 @@ class _Prices:
         """How far the rows stay below their heights in total, at least."""
         level, top = self._capacity * price, self._heights[0]
         gained = fsum([height - level for height in self._heights if height > level])
-        cut = bisect_left(self._densities, -price)
+        cut = bisect_left(self._densities, -price, key=neg)
         worth = [self._cost_below[cut] - price * self._load_below[cut]]
-        for cost, room, density in self._leads:
+        for cost, room, density in self._large:
             filled = cost + room * min(price, density)
             if filled > level:
                 worth.append(min(top, filled) - level)

@@ -12,13 +12,24 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from itertools import chain
 from operator import floordiv
+from typing import NamedTuple
 
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._items import Items
 
 UNLIMITED = 2**62
-GOOD_ENOUGH = 4  # a transfer within a quarter of the ideal one ends the search for a better one
+GOOD_ENOUGH = 4  # a transfer within a quarter of the wanted one ends the search for a better one
+LOOKS = 256  # items of the dearest group looked at for one transfer
+
+
+class Transfer(NamedTuple):
+    """Give `item` to bin `there`, and take `other` back unless it is None."""
+
+    item: int
+    other: int | None
+    there: int
 
 
 class Exchange:
@@ -39,21 +50,20 @@ class Exchange:
         items: Items,
         groups: Sequence[Sequence[int]],
         *,
-        ceilings: Sequence[int] | None = None,
         capacity: int,
         tries: int,
+        ceilings: Sequence[int] | None = None,
     ) -> None:
         self._grid = grid
         self._items = items
         self._groups = groups
         self._capacity = capacity
         self._tries = tries
-        self._members = [sorted([item for b in bins for item in grid.bins[b]]) for bins in groups]
-        self._costs = [sum([grid.costs[b] for b in bins]) for bins in groups]
         self._ceilings = ceilings
         self._densest = 0 if ceilings is None else max(map(floordiv, items.costs, items.loads)) + 1
-        self._bin_of = {item: b for bins in groups for b in bins for item in grid.bins[b]}
-        self._sizes = {b: len(grid.bins[b]) for bins in groups for b in bins}
+        self._costs = [sum([grid.costs[b] for b in bins]) for bins in groups]
+        self._members: dict[int, list[int]] = {}
+        self._bin_of: dict[int, int] = {}
 
     def run(self, target: int, max_moves: int) -> int:
         """Move items until no group costs more than `target`, nothing helps, or `max_moves` are made; how many were."""
@@ -61,67 +71,70 @@ class Exchange:
         order = sorted(range(len(self._groups)), key=cost_of)
         moves = 0
         while moves < max_moves and self._costs[order[-1]] > target:
-            heavy = order[-1]
+            heavy = order.pop()
             least = (self._costs[heavy] - target) // max_moves
-            light = self._give(heavy, order[:-1], least)
+            light = self._give(heavy, order, least)
             if light is None:
                 break
-            order.pop()
             order.remove(light)
             insort(order, heavy, key=cost_of)
             insort(order, light, key=cost_of)
             moves += 1
-        if moves:
-            self._write_back()
         return moves
 
     def _give(self, heavy: int, candidates: Sequence[int], least: int) -> int | None:
         """Make one transfer to one of the candidates, cheapest first, that can take `least`; which it was."""
         tried = 0
         for light in candidates:
-            takes = min(self._costs[heavy] - self._costs[light] >> 1, max(map(self._slack, self._groups[light])))
-            if takes <= least:
+            wanted = self._costs[heavy] - self._costs[light] >> 1
+            if self._ceilings is not None:
+                wanted = min(wanted, max(map(self._slack, self._groups[light])))
+            if wanted <= least:
                 continue
-            best = self._best_transfer(heavy, light, takes)
+            best = self._best_transfer(heavy, light, wanted)
             if best is not None:
-                self._apply(heavy, light, *best)
+                self._apply(heavy, light, best)
                 return light
             tried += 1
             if tried == self._tries:
                 break
         return None
 
-    def _best_transfer(self, heavy: int, light: int, wanted: int) -> tuple[int, int | None, int] | None:
-        """What to give, what to take back (None for a move), and the bin of `light` it goes to, nearest to `wanted`."""
-        costs, loads, bin_of = self._items.costs, self._items.loads, self._bin_of
-        used, sizes, capacity, slack = self._grid.used, self._sizes, self._capacity, self._slack
-        enough = wanted // GOOD_ENOUGH
-        takers = self._members[light]
-        num_takers = len(takers)
+    def _best_transfer(self, heavy: int, light: int, wanted: int) -> Transfer | None:
+        """The transfer that lowers `heavy` by the amount nearest to `wanted`.
+
+        Items that cost about `wanted` come first, since cheap items are many and differ little; dearer ones follow,
+        then those that cost too little to be enough.
+        """
+        costs, loads, bins, used = self._items.costs, self._items.loads, self._grid.bins, self._grid.used
+        givers, takers, bin_of = self._members_of(heavy), self._members_of(light), self._bin_of
         roomy = self._roomiest(light)
-        best: tuple[int, int | None, int] | None = None
-        miss = wanted
-        pointer = 0
-        for item in self._members[heavy]:
-            cost, load, home = costs[item], loads[item], bin_of[item]
+        room, slack = self._capacity - used[roomy], self._slack(roomy)
+        best: Transfer | None = None
+        miss, enough = wanted, wanted // GOOD_ENOUGH
+        falling = self._items.falling_costs.__getitem__
+        split = bisect_left(givers, 1 - (wanted - enough), key=falling)
+        for item in chain(reversed(givers[max(0, split - LOOKS) : split]), givers[split : split + LOOKS]):
+            cost, home = costs[item], bin_of[item]
             excess = cost - wanted
-            if abs(excess) < miss and sizes[home] > 1 and used[roomy] + load <= capacity and cost <= slack(roomy):
-                best, miss = (item, None, roomy), abs(excess)
-            if excess > 0:
-                while pointer < num_takers and costs[takers[pointer]] > excess:
-                    pointer += 1
-                for other in takers[max(pointer - 1, 0) : pointer + 1]:
-                    off = abs(excess - costs[other])
-                    if off < miss:
-                        there, change = bin_of[other], load - loads[other]
-                        fits = used[there] + change <= capacity and used[home] - change <= capacity
-                        if fits and cost - costs[other] <= slack(there):
-                            best, miss = (item, other, there), off
-            elif -excess >= miss:
-                break
-            if miss <= enough:
+            if loads[item] <= room and cost <= slack and abs(excess) < miss and len(bins[home]) > 1:
+                best, miss = Transfer(item, None, roomy), abs(excess)
+            near = bisect_left(takers, -excess, key=falling)
+            for other in takers[max(near - 1, 0) : near + 1]:
+                off = abs(excess - costs[other])
+                if off < miss and self._can_swap(item, other):
+                    best, miss = Transfer(item, other, bin_of[other]), off
+            if miss <= enough or miss <= -excess:
                 break
         return best
+
+    def _can_swap(self, item: int, other: int) -> bool:
+        """Whether both bins can hold what they would get."""
+        home, there = self._bin_of[item], self._bin_of[other]
+        used, change = self._grid.used, self._items.loads[item] - self._items.loads[other]
+        if used[there] + change > self._capacity or used[home] - change > self._capacity:
+            return False
+        return self._items.costs[item] - self._items.costs[other] <= self._slack(there)
 
     def _slack(self, b: int) -> int:
         """How much dearer bin `b` may become, as far as its ceiling and its room tell."""
@@ -136,34 +149,35 @@ class Exchange:
             return min(self._groups[light], key=self._grid.used.__getitem__)
         return max(self._groups[light], key=self._slack)
 
-    def _apply(self, heavy: int, light: int, item: int, other: int | None, there: int) -> None:
-        costs, loads, grid = self._items.costs, self._items.loads, self._grid
+    def _members_of(self, group: int) -> list[int]:
+        """The items of a group, dearest first; looked up when the group first takes part."""
+        if group not in self._members:
+            for b in self._groups[group]:
+                self._bin_of.update(dict.fromkeys(self._grid.bins[b], b))
+            self._members[group] = sorted(item for b in self._groups[group] for item in self._grid.bins[b])
+        return self._members[group]
+
+    def _apply(self, heavy: int, light: int, transfer: Transfer) -> None:
+        item, other, there = transfer
         home = self._bin_of[item]
-        cost, load = costs[item], loads[item]
-        self._carry(item, heavy, light, there)
+        cost = self._carry(item, heavy, light, there)
         if other is not None:
-            cost -= costs[other]
-            load -= loads[other]
-            self._carry(other, light, heavy, home)
+            cost -= self._carry(other, light, heavy, home)
+        self._costs[heavy] -= cost
+        self._costs[light] += cost
+
+    def _carry(self, item: int, source: int, goal: int, there: int) -> int:
+        """Carry one item into bin `there` of group `goal`; what it costs."""
+        grid, load, cost = self._grid, self._items.loads[item], self._items.costs[item]
+        home = self._bin_of[item]
+        grid.bins[home].remove(item)
+        grid.bins[there].append(item)
         grid.used[home] -= load
         grid.used[there] += load
         grid.costs[home] -= cost
         grid.costs[there] += cost
-        self._costs[heavy] -= cost
-        self._costs[light] += cost
-
-    def _carry(self, item: int, source: int, goal: int, to_bin: int) -> None:
-        self._sizes[self._bin_of[item]] -= 1
-        self._sizes[to_bin] += 1
-        self._bin_of[item] = to_bin
-        members = self._members[source]
-        del members[bisect_left(members, item)]
+        self._bin_of[item] = there
+        givers = self._members[source]
+        del givers[bisect_left(givers, item)]
         insort(self._members[goal], item)
-
-    def _write_back(self) -> None:
-        bins = self._grid.bins
-        for b in self._sizes:
-            bins[b] = []
-        for members in self._members:
-            for item in members:
-                bins[self._bin_of[item]].append(item)
+        return cost

@@ -27,12 +27,14 @@ class Items:
         positions: the sample of each item.
         loads: what it adds to its micro-batch, in units of the capacity.
         costs: its scaled cost.
-        is_monotone: whether `loads` never rise.
+        falling_costs: the costs negated, to search them by bisection.
+        is_monotone: whether neither `loads` nor `costs` ever rise.
     """
 
     positions: list[int]
     loads: list[int]
     costs: list[int]
+    falling_costs: list[int]
     is_monotone: bool
 
     def __len__(self) -> int:
@@ -58,6 +60,7 @@ def sort_items(positions: Sequence[int], loads: Sequence[int], costs: Sequence[i
         positions=[positions[k] for k in order],
         loads=held,
         costs=paid,
+        falling_costs=[-cost for cost in paid],
         is_monotone=_never_rises(held) and (is_monotone or _never_rises(paid)),
     )
 

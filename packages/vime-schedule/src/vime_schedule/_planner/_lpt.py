@@ -23,7 +23,8 @@ def fill_cheapest(
 
     Returns None if some item finds no room.
 
-    >>> items = Items(positions=[0, 1, 2, 3], loads=[8, 6, 5, 1], costs=[8, 6, 5, 1], is_monotone=True)
+    >>> from vime_schedule._planner._items import sort_items
+    >>> items = sort_items([0, 1, 2, 3], loads=[8, 6, 5, 1], costs=[8, 6, 5, 1], capacity=12)
     >>> fill_cheapest(items, range(4), 2, 12)
     [[0, 3], [1, 2]]
     """

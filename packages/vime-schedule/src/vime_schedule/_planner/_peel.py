@@ -86,7 +86,8 @@ def peel_rows(free: FreeItems, dp: int, num_rows: int, capacity: int) -> list[li
 def first_fit_decreasing(items: Items, chosen: Sequence[int], num_bins: int, capacity: int) -> list[list[int]] | None:
     """Fill one bin after another with the longest of the `chosen` items that fit; None if `num_bins` are too few.
 
-    >>> items = Items(positions=[0, 1, 2], loads=[6, 5, 4], costs=[6, 5, 4], is_monotone=True)
+    >>> from vime_schedule._planner._items import sort_items
+    >>> items = sort_items([0, 1, 2], loads=[6, 5, 4], costs=[6, 5, 4], capacity=10)
     >>> first_fit_decreasing(items, [0, 1, 2], 2, 10)
     [[0, 2], [1]]
     """

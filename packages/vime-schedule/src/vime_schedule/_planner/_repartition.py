@@ -25,7 +25,8 @@ class Halves(NamedTuple):
 def divide_in_two(items: Items, held: Sequence[int], capacity: int) -> Halves | None:
     """The best division of `held`; None if there are too many items, or no division fits.
 
-    >>> items = Items(positions=[0, 1, 2, 3], loads=[5, 4, 2, 1], costs=[5, 4, 2, 1], is_monotone=True)
+    >>> from vime_schedule._planner._items import sort_items
+    >>> items = sort_items([0, 1, 2, 3], loads=[5, 4, 2, 1], costs=[5, 4, 2, 1], capacity=10)
     >>> divide_in_two(items, [0, 1, 2, 3], 10)
     Halves(first=[1, 2], second=[0, 3], cost=6)
     """
