@@ -376,6 +376,7 @@ FILES = {
         ("plan ok.txt --max-tokens-per-gpu 9 --micro-batch-size 1", ["both of"]),
         ("plan ok.txt --max-tokens-per-gpu 0", ["max_tokens_per_gpu", "0"]),
         ("plan ok.txt --dp 0 --micro-batch-size 1", ["`dp` is 0"]),
+        ("plan ok.txt --pp 1000000 --micro-batch-size 1", ["pp=1000000 times vpp=1", "lower `pp` or `vpp`"]),
         ("plan ok.txt --dp two --micro-batch-size 1", ["argument --dp", "'two'"]),
         ("plan ok.txt --dp 8 --micro-batch-size 1", ["4 samples", "8"]),
         ("plan ok.txt --micro-batch-size 1 --global-batch-size 0", ["--global-batch-size is '0'"]),

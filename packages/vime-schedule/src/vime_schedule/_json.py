@@ -15,6 +15,7 @@ from vime_schedule._errors import ScheduleError
 from vime_schedule._json_fields import Fields
 from vime_schedule._laws import check_laws
 from vime_schedule._layout import ParallelLayout
+from vime_schedule._samples import check_total_lengths
 from vime_schedule._schedule import Schedule
 from vime_schedule._step import Reason, StepBounds, StepSchedule
 
@@ -62,7 +63,7 @@ def load_schedule(text: str) -> Schedule:
         layout=_load_layout(plan.fields("layout")),
         batching=_load_batching(plan.fields("batching")),
         objective=plan.text("objective"),
-        total_lengths=plan.ints("total_lengths"),
+        total_lengths=check_total_lengths(plan.ints("total_lengths")),
         rollouts=plan.ints("rollouts"),
         signatures=None if plan.value("signatures") is None else plan.ints("signatures"),
         steps=tuple(map(_load_step, plan.each("steps"))),

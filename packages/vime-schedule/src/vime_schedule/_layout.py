@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from vime_schedule._errors import ScheduleError, check_positive
 
 
+MOST_CHUNKS = 1 << 14  # no model has as many layers; a typo must not simulate for hours
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelLayout:
     """How one training job is cut across ranks; every field counts ranks or stages.
@@ -49,6 +52,11 @@ class ParallelLayout:
         group = self.microbatch_group_size_per_vp_stage
         if group is not None:
             check_positive("microbatch_group_size_per_vp_stage", group, "counts micro-batches")
+        if self.pp * self.vpp > MOST_CHUNKS:
+            raise ScheduleError(
+                f"pp={self.pp} times vpp={self.vpp} is more than {MOST_CHUNKS} model chunks, each of which needs a layer: "
+                "lower `pp` or `vpp`."
+            )
         if self.vpp == 1:
             return
         if self.pp == 1:
