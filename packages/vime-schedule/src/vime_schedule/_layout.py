@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from vime_schedule._errors import ScheduleError, check_positive
 
-
 MOST_CHUNKS = 1 << 14  # no model has as many layers; a typo must not simulate for hours
 
 
@@ -54,7 +53,7 @@ class ParallelLayout:
             check_positive("microbatch_group_size_per_vp_stage", group, "counts micro-batches")
         if self.pp * self.vpp > MOST_CHUNKS:
             raise ScheduleError(
-                f"pp={self.pp} times vpp={self.vpp} is more than {MOST_CHUNKS} model chunks, each of which needs a layer: "
+                f"pp={self.pp} times vpp={self.vpp} is more than {MOST_CHUNKS} model chunks, and each needs a layer: "
                 "lower `pp` or `vpp`."
             )
         if self.vpp == 1:
