@@ -106,6 +106,23 @@ def test_rollout_ids_are_read_and_kept_together(run: Run) -> None:
     assert [sorted(p for rank in step.micro_batches for mb in rank for p in mb) for step in steps] == [[0, 2], [1, 3]]
 
 
+def test_signatures_are_read_and_kept_apart(run: Run) -> None:
+    text = "".join(json.dumps({"length": 5, "kind": kind}) + "\n" for kind in ("text", "image") * 4)
+    options = ("--dp", "2", "--max-tokens-per-gpu", "10", "--signature-field", "kind", "--json")
+    plan = Schedule.from_json(run("plan", "-", *options, stdin=text).stdout)
+    kinds = [[{p % 2 for p in members} for members in rank] for rank in plan.steps[0].micro_batches]
+    assert kinds[0] == kinds[1]
+    assert all(len(kind) == 1 for kind in kinds[0])
+
+
+def test_the_longest_micro_batch_may_run_first(run: Run) -> None:
+    text = " ".join(map(str, range(1, 33)))
+    options = ("--pp", "4", "--max-tokens-per-gpu", "60", "--micro-batch-order", "longest_first", "--json")
+    plan = Schedule.from_json(run("plan", "-", *options, stdin=text).stdout)
+    tokens = [sum(plan.total_lengths[p] for p in members) for members in plan.steps[0].micro_batches[0]]
+    assert tokens[0] == max(tokens)
+
+
 def test_global_batch_sizes_may_differ(run: Run) -> None:
     done = run("plan", "-", "--micro-batch-size", "1", "--global-batch-size", "3,1", "--json", stdin="1 2 3 4")
     assert [step.global_batch_size for step in Schedule.from_json(done.stdout).steps] == [3, 1]

@@ -30,6 +30,7 @@ class PlanRequest:
     remainder: Any
     oversize: Any
     shortage: Any
+    micro_batch_order: Any
 
     def plan(self, *, layout: ParallelLayout, batching: Batching, objective: Any) -> Schedule:
         """Plan the samples for one layout, batching and objective."""
@@ -44,6 +45,8 @@ class PlanRequest:
             remainder=self.remainder,
             oversize=self.oversize,
             shortage=self.shortage,
+            signatures=self.lengths.signatures,
+            micro_batch_order=self.micro_batch_order,
         )
 
 
@@ -54,6 +57,7 @@ def add_length_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rollout-field", metavar="NAME", help="field with the rollout id (default: rollout_id if there)"
     )
+    parser.add_argument("--signature-field", metavar="NAME", help="field that micro-batches of one index must share")
 
 
 def add_layout_arguments(parser: argparse.ArgumentParser, kind: Callable[[str], Any] | None = None) -> None:
@@ -102,6 +106,10 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         "remainder": (("step", "spread", "drop", "error"), "rollouts beyond the last full step"),
         "oversize": (("alone", "drop", "error"), "samples above the budget"),
         "shortage": (("error", "fill"), "fewer samples than micro-batches"),
+        "micro-batch-order": (
+            ("pipeline", "longest_first"),
+            "order for a short pipeline or for the allocator",
+        ),
     }
     for name, (choices, meaning) in policies.items():
         meaning = f"{meaning}: {', '.join(choices)} (default: {choices[0]})"
@@ -123,7 +131,10 @@ def add_json_argument(parser: argparse.ArgumentParser) -> None:
 def request_from(arguments: argparse.Namespace) -> PlanRequest:
     """Read the samples and options of a planning command."""
     lengths = read_lengths(
-        arguments.lengths, length_field=arguments.length_field, rollout_field=arguments.rollout_field
+        arguments.lengths,
+        length_field=arguments.length_field,
+        rollout_field=arguments.rollout_field,
+        signature_field=arguments.signature_field,
     )
     return PlanRequest(
         lengths=lengths,
@@ -132,6 +143,7 @@ def request_from(arguments: argparse.Namespace) -> PlanRequest:
         remainder=arguments.remainder,
         oversize=arguments.oversize,
         shortage=arguments.shortage,
+        micro_batch_order=arguments.micro_batch_order,
     )
 
 

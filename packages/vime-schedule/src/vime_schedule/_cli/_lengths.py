@@ -27,21 +27,26 @@ class Lengths:
 
     total_lengths: list[int]
     rollout_ids: list[Hashable] | None
+    signatures: list[Hashable] | None
 
 
-def read_lengths(path: str, *, length_field: str | None = None, rollout_field: str | None = None) -> Lengths:
+def read_lengths(
+    path: str, *, length_field: str | None = None, rollout_field: str | None = None, signature_field: str | None = None
+) -> Lengths:
     """Read a file, or stdin for `-`.
 
     Args:
         path: what to read.
         length_field: field with the tokens of a sample; `a+b` adds two. None looks for the usual names.
         rollout_field: field with the rollout id. None looks for `rollout_id`.
+        signature_field: field with what micro-batches of the same index share on every rank, such as a modality.
 
     Raises:
         ScheduleError: naming file, line and field.
     """
     total_lengths: list[int] = []
     rollout_ids: list[Hashable] = []
+    signatures: list[Hashable] = []
     fields: tuple[str, ...] = ()
     id_field: str | None = None
     for record in parse_records(read_text(path), source_name(path)):
@@ -54,10 +59,16 @@ def read_lengths(path: str, *, length_field: str | None = None, rollout_field: s
             raise ScheduleError(f"{record.where}: `{named}` is {length} tokens: give at least 1 and at most 2**53.")
         total_lengths.append(length)
         if id_field is not None:
-            rollout_ids.append(_rollout_id(record, id_field))
+            rollout_ids.append(_name(record, id_field))
+        if signature_field is not None:
+            signatures.append(_name(record, signature_field))
     if not total_lengths:
         raise ScheduleError(f"{source_name(path)} holds no lengths: give one per line, or JSONL or CSV records.")
-    return Lengths(total_lengths=total_lengths, rollout_ids=None if id_field is None else rollout_ids)
+    return Lengths(
+        total_lengths=total_lengths,
+        rollout_ids=None if id_field is None else rollout_ids,
+        signatures=None if signature_field is None else signatures,
+    )
 
 
 def _length_fields(record: Record, wanted: str | None) -> tuple[str, ...]:
@@ -89,9 +100,9 @@ def _tokens(record: Record, field: str) -> int:
     return value
 
 
-def _rollout_id(record: Record, name: str) -> Hashable:
-    """Return the id of a sample's rollout, a number or a text."""
-    value = record.get(name)
+def _name(record: Record, field: str) -> Hashable:
+    """Return an id or a signature, a number or a text."""
+    value = record.get(field)
     if value == "" or not isinstance(value, str | int):
-        raise ScheduleError(f"{record.where}: `{name}` is {value!r}: give every sample the id of its rollout.")
+        raise ScheduleError(f"{record.where}: `{field}` is {value!r}: give every sample a number or a text.")
     return value
