@@ -24,7 +24,8 @@ try:
 except SystemExit as end:
     code = end.code
 seconds = time.perf_counter() - start
-heavy = [name for name in ("torch", "ray", "vllm", "megatron", "transformers", "matplotlib", "rich") if name in sys.modules]
+names = ("torch", "ray", "vllm", "megatron", "transformers", "matplotlib", "rich")
+heavy = [name for name in names if name in sys.modules]
 print(code, heavy, seconds < 1.0, file=sys.stderr)
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from vime_train.data.arithmetic import ArithmeticSums
 from vime_train.plugins import PluginError
 from vime_train.rollout import (
     Collector,
+    DumpError,
     Problem,
     RewardError,
     Rollout,
@@ -78,7 +80,7 @@ def test_a_group_filter_draws_on_until_there_are_enough(scripted_engine: Any, sm
     collected = collector.collect(scripted_engine(guess))
     assert [rollout.group_id for rollout in collected.rollouts[::4]] == [0, 2, 4, 6]
     assert figures(collected) == (8, 4, 0)
-    assert collector.state() == {"position": 8}
+    assert collector.state() == {"position": 8, "iteration": 1}
 
 
 def test_a_group_filter_stops_at_the_last_draw(scripted_engine: Any, small_run: Make, here: str) -> None:
@@ -95,11 +97,10 @@ def test_surplus_groups_are_counted(scripted_engine: Any, small_run: Make, here:
     )
     collector = Collector(config, SOURCE)
     assert figures(collector.collect(scripted_engine(guess))) == (6, 3, 0)
-    collector.restore({"position": 4})
+    collector.restore({"position": 4, "iteration": 1})
     collected = collector.collect(scripted_engine(guess))
     assert [rollout.group_id for rollout in collected.rollouts[::4]] == [4, 6, 8]
     assert figures(collected) == (6, 3, 0)
-    collector.restore({"position": 0})
     config = small_run(f"rollout.group_filter={here}:even_group", "rollout.max_draws=3")
     wide = config.model_copy(update={"rollout": config.rollout.model_copy(update={"prompts_per_iteration": 5})})
     assert figures(Collector(wide, SOURCE).collect(scripted_engine(guess))) == (10, 5, 0)
@@ -112,6 +113,30 @@ def first_half(rollouts: list[Rollout]) -> list[Rollout]:
 def test_a_sample_filter_chooses_what_is_trained(scripted_engine: Any, small_run: Make, here: str) -> None:
     config = small_run(f"rollout.sample_filter={here}:first_half")
     assert len(Collector(config, SOURCE).collect(scripted_engine(guess)).rollouts) == 8
+
+
+def test_saved_rollouts_are_loaded_instead_of_generated(scripted_engine: Any, small_run: Make, tmp_path: Path) -> None:
+    """Train-only: the same rollouts, iteration by iteration, and no request to an engine."""
+    saving = Collector(small_run("debug.save_rollouts=true", f"run_dir={tmp_path}"), SOURCE)
+    made = [saving.collect(scripted_engine(guess)) for _ in range(2)]
+    engine = scripted_engine(guess)
+    loading = Collector(small_run(f"debug.load_rollouts={tmp_path}/rollouts"), SOURCE)
+    found = [loading.collect(engine) for _ in range(2)]
+    assert [one.rollouts for one in found] == [one.rollouts for one in made]
+    assert [one.generated for one in (*found, *made)] == [False, False, True, True]
+    assert not engine.requests
+    with pytest.raises(DumpError, match=r"iteration-000003/rollouts\.jsonl: there is no such file"):
+        loading.collect(engine)
+
+
+def test_an_iteration_in_which_every_group_was_rejected_is_planned_as_nothing(
+    scripted_engine: Any, small_run: Make, here: str
+) -> None:
+    config = small_run(f"rollout.group_filter={here}:no_group")
+    collected = Collector(config, SOURCE).collect(scripted_engine(guess))
+    batch = assemble(collected.rollouts, config, iteration=1)
+    assert batch.schedule is None
+    assert batch.metrics["rollout/rollouts"].value == 0
 
 
 def returns_none(engine: Any, problems: Sequence[Problem], context: RolloutContext) -> None:

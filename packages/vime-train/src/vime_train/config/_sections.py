@@ -104,6 +104,9 @@ class RolloutSection(Section):
     are drawn until enough groups are accepted. `drop_zero_variance` leaves groups without variance out of the batch,
     with the weights of the rest scaled as if they were in it. `sample_filter` takes an iteration's rollouts and returns
     those to train on. Functions are import paths, `package.module:name`.
+
+    Rewards come from one of `group_reward`, `reward`, the server at `reward_url` (asked `reward_attempts` times, for
+    `reward_concurrency` problems at once), or else from the data source's own score.
     """
 
     prompts_per_iteration: Positive = 32
@@ -118,6 +121,10 @@ class RolloutSection(Section):
     function: str = "vime_train.rollout.attempts:generate_rollouts"
     reward: str | None = None
     group_reward: str | None = None
+    reward_url: Annotated[str, Field(pattern="^https?://")] | None = None
+    reward_timeout_seconds: Seconds = 30.0
+    reward_attempts: Positive = 5
+    reward_concurrency: Positive = 16
     group_filter: str | None = None
     sample_filter: str | None = None
     max_draws: Positive = 1
@@ -209,6 +216,18 @@ class TrackingSection(Section):
     sinks: tuple[str, ...] = ()
 
 
+class DebugSection(Section):
+    """Take a run apart: generation without training, or training on rollouts that were generated before.
+
+    `save_rollouts` writes the rollouts of every iteration into the run directory's `rollouts/`. `load_rollouts` names
+    such a directory of another run and trains on what it holds, generating nothing. `rollout_only` trains nothing.
+    """
+
+    save_rollouts: bool = False
+    load_rollouts: str | None = None
+    rollout_only: bool = False
+
+
 class CheckpointSection(Section):
     """When a checkpoint is written (iterations; 0: only at the end) and how many are kept."""
 
@@ -251,6 +270,7 @@ class RunConfig(Section):
     evaluation: EvaluationSection = EvaluationSection()
     checkpoint: CheckpointSection = CheckpointSection()
     tracking: TrackingSection = TrackingSection()
+    debug: DebugSection = DebugSection()
     cluster: ClusterSection = ClusterSection()
     megatron: dict[str, JsonValue] = Field(default_factory=dict)
     vllm: dict[str, JsonValue] = Field(default_factory=dict)

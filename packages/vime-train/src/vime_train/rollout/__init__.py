@@ -6,6 +6,7 @@ from vime_train.rollout._batch import RankBatch
 from vime_train.rollout._check import RolloutError, check_rollouts
 from vime_train.rollout._collect import Collected, Collector
 from vime_train.rollout._context import RolloutContext
+from vime_train.rollout._dump import DumpError, load_rollouts, save_rollouts
 from vime_train.rollout._evaluate import Evaluation, evaluate
 from vime_train.rollout._forward import forward_batches
 from vime_train.rollout._groups import by_group, reward_varies, split_zero_variance
@@ -20,6 +21,7 @@ __all__ = [
     "Answer",
     "Collected",
     "Collector",
+    "DumpError",
     "Evaluation",
     "GroupReward",
     "IterationBatch",
@@ -40,10 +42,12 @@ __all__ = [
     "forward_batches",
     "generate_rollouts",
     "load_reward",
+    "load_rollouts",
     "parallel_layout",
     "plan",
     "plan_lengths",
     "reward_varies",
+    "save_rollouts",
     "score_split",
     "split_figures",
     "split_zero_variance",

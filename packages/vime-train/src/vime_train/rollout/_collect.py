@@ -3,6 +3,7 @@
 Always true:
 
 - a collector is where the data position lives: after `restore(state())` it draws the same problems;
+- saved rollouts, loaded again, are the same rollouts, and nothing is generated for them;
 - group ids are data positions and rollout ids follow from them, so no id comes twice in a run;
 - every group that a filter rejects is counted in the metrics.
 """
@@ -11,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vime_metrics import Count, Last
 from vime_train.plugins import CONTRACTS, calling, load
 from vime_train.rollout._check import RolloutError, check_rollouts
 from vime_train.rollout._context import RolloutContext
+from vime_train.rollout._dump import load_rollouts, save_rollouts
 from vime_train.rollout._groups import by_group
 from vime_train.rollout._rewards import load_reward
 from vime_train.rollout._samples import Rollout
@@ -30,10 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """The rollouts of one iteration and what happened on the way."""
+    """The rollouts of one iteration, what happened on the way, and whether the engines generated them now."""
 
     rollouts: tuple[Rollout, ...]
     metrics: dict[str, Metric]
+    generated: bool = True
 
 
 class Collector:
@@ -49,6 +53,7 @@ class Collector:
         self._config = config
         self._source = source
         self._position = 0
+        self._iteration = 0
         self._reward = load_reward(section, source)
         self._generate = load(section.function, CONTRACTS["rollout.function"])
         self._accepts = section.group_filter and load(section.group_filter, CONTRACTS["rollout.group_filter"])
@@ -56,14 +61,27 @@ class Collector:
 
     def state(self) -> dict[str, int]:
         """What a checkpoint must keep to draw the same problems again."""
-        return {"position": self._position}
+        return {"position": self._position, "iteration": self._iteration}
 
     def restore(self, state: dict[str, int]) -> None:
         """Go on from a state."""
         self._position = state["position"]
+        self._iteration = state["iteration"]
 
     def collect(self, engine: Engine) -> Collected:
         """Rollouts of `prompts_per_iteration` accepted groups, or of fewer when `max_draws` draws had no more."""
+        self._iteration += 1
+        name, debug = f"iteration-{self._iteration:06d}", self._config.debug
+        if debug.load_rollouts is not None:
+            return Collected(
+                rollouts=tuple(load_rollouts(Path(debug.load_rollouts, name))), metrics={}, generated=False
+            )
+        collected = self._generate_rollouts(engine)
+        if debug.save_rollouts:
+            save_rollouts(collected.rollouts, Path(self._config.run_dir, "rollouts", name))
+        return collected
+
+    def _generate_rollouts(self, engine: Engine) -> Collected:
         wanted = self._config.rollout.prompts_per_iteration
         groups: list[list[Rollout]] = []
         generated = accepted = 0

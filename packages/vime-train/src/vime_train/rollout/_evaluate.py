@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vime_train.engine import Completion, GenerationRequest
-from vime_train.rollout._rewards import Answer, load_reward
+from vime_train.rollout._rewards import Answer, load_reward, score_groups
 from vime_train.rollout._samples import Problem, Sample
 
 if TYPE_CHECKING:
@@ -46,13 +46,11 @@ def evaluate(engine: Engine, source: DataSource, config: RunConfig) -> Evaluatio
     ]
     completions = [completion for answers in engine.generate(requests) for completion in answers]
     reward = load_reward(config.rollout, source)
-    scores = [
-        reward(
-            problem,
-            [Answer(text=source.tokenizer.decode(completion.tokens), finished=completion.finish_reason == "stop")],
-        )[0]
-        for problem, completion in zip(problems, completions, strict=True)
+    groups = [
+        (problem, [Answer(text=source.tokenizer.decode(one.tokens), finished=one.finish_reason == "stop")])
+        for problem, one in zip(problems, completions, strict=True)
     ]
+    scores = [values[0] for values in score_groups(reward, groups, config.rollout)]
     count = len(problems)
     return Evaluation(
         accuracy=sum(scores) / max(1, count),

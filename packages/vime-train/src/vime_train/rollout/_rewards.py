@@ -1,4 +1,4 @@
-"""From answers to rewards: the source's own score, a single reward function, or one that sees a whole group.
+"""From answers to rewards: the source's own score, a function of one answer or of a whole group, or a server.
 
 Always true of the rewards of a group: one finite number per answer, in their order. A reward function that raises, or
 answers anything else, ends the run with an error that names the function, the problem and the answer.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vime_train._errors import RunError
 from vime_train.plugins import CONTRACTS, calling, load
+from vime_train.rollout._reward_server import RewardServer
 
 if TYPE_CHECKING:
     from vime_train.config import RolloutSection
@@ -37,6 +39,8 @@ GroupReward = Callable[["Problem", Sequence[Answer]], list[float]]
 
 def load_reward(section: RolloutSection, source: DataSource) -> GroupReward:
     """The rewards of one problem's answers, as the configuration chooses them."""
+    if section.reward_url is not None:
+        return _of_group(f"rollout.reward_url = {section.reward_url!r}", RewardServer(section.reward_url, section))
     if section.group_reward is not None:
         function = load(section.group_reward, CONTRACTS["rollout.group_reward"])
         return _of_group(f"rollout.group_reward = {section.group_reward!r}", function)
@@ -44,6 +48,19 @@ def load_reward(section: RolloutSection, source: DataSource) -> GroupReward:
         function = load(section.reward, CONTRACTS["rollout.reward"])
         return _one_by_one(f"rollout.reward = {section.reward!r}", function)
     return _one_by_one(f"the score of {type(source).__name__}", source.score)
+
+
+def score_groups(
+    reward: GroupReward, groups: Sequence[tuple[Problem, Sequence[Answer]]], section: RolloutSection
+) -> list[list[float]]:
+    """The rewards of several problems' answers, in order; a server is asked for several problems at once."""
+    if section.reward_url is None:
+        return [reward(problem, answers) for problem, answers in groups]
+    pool = ThreadPoolExecutor(section.reward_concurrency)
+    try:
+        return list(pool.map(lambda group: reward(*group), groups))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _one_by_one(name: str, reward: Callable[..., Any]) -> GroupReward:

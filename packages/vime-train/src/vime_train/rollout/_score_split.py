@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vime_metrics import Mean
 from vime_metrics.rl import pass_rates
 from vime_train.engine import GenerationRequest
-from vime_train.rollout._rewards import Answer, load_reward
+from vime_train.rollout._rewards import Answer, load_reward, score_groups
 
 if TYPE_CHECKING:
     from vime_train.config import RunConfig
@@ -52,20 +52,23 @@ def score_split(
         for place, problem in enumerate(problems)
     ]
     reward = load_reward(config.rollout, source)
-    scored = []
-    for problem, completions in zip(problems, engine.generate(requests), strict=True):
-        answers = [_answer(completion, source) for completion in completions]
-        for completion, answer, score in zip(completions, answers, reward(problem, answers), strict=True):
-            scored.append(
-                ScoredAnswer(
-                    problem=problem,
-                    text=answer.text,
-                    tokens=len(completion.tokens),
-                    finished=answer.finished,
-                    score=score,
-                )
-            )
-    return scored
+    completed = engine.generate(requests)
+    groups = [
+        (problem, [_answer(completion, source) for completion in completions])
+        for problem, completions in zip(problems, completed, strict=True)
+    ]
+    scores = score_groups(reward, groups, config.rollout)
+    return [
+        ScoredAnswer(
+            problem=problem,
+            text=answer.text,
+            tokens=len(completion.tokens),
+            finished=answer.finished,
+            score=score,
+        )
+        for (problem, answers), completions, values in zip(groups, completed, scores, strict=True)
+        for answer, completion, score in zip(answers, completions, values, strict=True)
+    ]
 
 
 def split_figures(scored: Sequence[ScoredAnswer], *, solved_score: float) -> dict[str, float]:

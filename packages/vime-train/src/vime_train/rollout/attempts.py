@@ -98,9 +98,13 @@ def _score(drafts: list[_Draft], pending: Sequence[int], attempt: int, context: 
     groups: dict[int, list[int]] = {}
     for position in pending:
         groups.setdefault(drafts[position].group_id, []).append(position)
-    for positions in groups.values():
-        answers = [_text(drafts[position], context) for position in positions]
-        scores = context.reward(drafts[positions[0]].problem, answers)
+    judged = context.rewards(
+        [
+            (drafts[positions[0]].problem, [_text(drafts[position], context) for position in positions])
+            for positions in groups.values()
+        ]
+    )
+    for positions, scores in zip(groups.values(), judged, strict=True):
         for position, score in zip(positions, scores, strict=True):
             draft = drafts[position]
             prompt, completion = draft.attempts[-1]
