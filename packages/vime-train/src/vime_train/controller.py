@@ -165,7 +165,7 @@ class _Loop:
             collected = self._collector.collect(self._engines)
         with timer.phase("check"):
             samples = [sample for rollout in collected.rollouts for sample in rollout.samples]
-            difference = self._sync.check(samples)
+            difference = self._sync.check(samples) if samples and collected.generated else {}
         with timer.phase("plan"):
             batch = assemble(collected.rollouts, self._config, iteration=iteration)
             write_last_iteration(self._directory.root, iteration, collected.rollouts, batch, self._source)
@@ -186,6 +186,8 @@ class _Loop:
     def _train(self, batch: IterationBatch, iteration: int) -> list[dict[str, float]]:
         if batch.schedule is None:
             self._progress.say(f"iteration {iteration}: no group has two different rewards, nothing to learn from")
+            return []
+        if self._config.debug.rollout_only:
             return []
         steps = self._trainers.train(batch.rank_batches, doing=f"train iteration {iteration}")
         for step in steps:
