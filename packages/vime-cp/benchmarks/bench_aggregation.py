@@ -1,4 +1,4 @@
-"""Times of whole-micro-batch operations against straightforward per-sample loops: python benchmarks/bench_aggregation.py
+"""Whole micro-batches against straightforward per-sample loops: python benchmarks/bench_aggregation.py
 
 Each line is one run on this machine; compare the two times of a line, not lines of different runs.
 """

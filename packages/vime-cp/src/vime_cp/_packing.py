@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jaxtyping import Float, Int32, Int64, Num
-
     from torch import Tensor
 
 _WHOLE = ContextParallel()

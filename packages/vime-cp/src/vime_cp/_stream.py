@@ -17,7 +17,6 @@ from ._integers import round_up
 
 if TYPE_CHECKING:
     from jaxtyping import Int64
-
     from torch import Tensor
 
     from ._context_parallel import ContextParallel
