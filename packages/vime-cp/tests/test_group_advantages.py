@@ -102,6 +102,7 @@ def test_a_single_rollout_or_equal_rewards_give_exactly_zero(reward: float) -> N
     for function in (grpo_advantages, dr_grpo_advantages, rloo_advantages):
         rewards = torch.tensor([reward] * 7, dtype=torch.float64)
         assert function(rewards, group_ids=[0, 0, 0, 0, 0, 0, 1]).tolist() == [0] * 7
+    assert grpo_advantages([reward] * 3, group_ids=[0, 0, 1], epsilon=0.0).tolist() == [0] * 3
 
 
 def test_ids_may_be_a_tensor_or_any_hashable() -> None:

@@ -308,3 +308,17 @@ def test_bad_input_is_named_before_any_collective(message: str, change: dict[str
 
     with pytest.raises(ValueError, match=message):
         simulate(2, one_rank)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="asserts that a CUDA device is not waited for")
+def test_no_device_synchronisation() -> None:
+    logits, targets, _ = (x.cuda() for x in random_case(9, 64, 500, dtype=torch.float32))
+    z, mask = logits.requires_grad_(), torch.ones(64, device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        scored = log_probs_and_entropy(z, targets, entropy=True, mask=mask)
+        assert scored.entropy is not None
+        (scored.log_probs.sum() + scored.entropy.sum()).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

@@ -314,3 +314,17 @@ def test_only_the_loss_carries_a_graph() -> None:
     policy_loss(new, old, advantages).loss.sum().backward()
     assert old.grad is None
     assert advantages.grad is None
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="asserts that a CUDA device is not waited for")
+@pytest.mark.parametrize("name", CALLS)
+def test_no_device_synchronisation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(INDEX, "sample_index", INDEX["sample_index"].cuda())
+    columns = [torch.tensor([-1.0, -2.0, -1.5], device="cuda", requires_grad=True) for _ in range(3)]
+    mask = torch.ones(3, device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        CALLS[name](*columns, mask=mask).sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

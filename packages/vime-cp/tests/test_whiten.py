@@ -68,6 +68,7 @@ def test_ROLL_475_one_token_gives_zero() -> None:
     assert whiten(torch.tensor([5.0])).tolist() == [0.0]
     assert whiten(torch.tensor([5.0]), shift_mean=False).tolist() == [5.0]
     assert whiten(torch.tensor([5.0, 9.0]), torch.tensor([1, 0])).tolist() == [0.0, 0.0]
+    assert whiten(torch.tensor([5.0, 5.0]), epsilon=0.0).tolist() == [0.0, 0.0]
 
 
 def test_C15_no_token_at_all_gives_zero() -> None:

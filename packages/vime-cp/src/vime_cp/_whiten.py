@@ -54,7 +54,8 @@ def whiten(
     check_at_least("whiten", "epsilon", epsilon, 0.0)
     kept = keep_unmasked(values.detach(), mask).to(torch.float64)
     count, mean, squares = _merge(gather_rows(_moments(kept, mask), group)).unbind()
-    variance = squares / (count - 1).clamp_min(1)
+    # One token gives 0 / 0, which like equal tokens is not above 0: there is no spread to scale.
+    variance = squares / (count - 1)
     scale = torch.where(variance > 0, (variance + epsilon).rsqrt(), 1)
     whitened = (kept - mean) * scale
     if not shift_mean:

@@ -161,8 +161,9 @@ def _add_at_last(token_rewards: Tensor, mask: Tensor, rewards: Tensor) -> Tensor
         return token_rewards
     steps = torch.arange(1, time + 1, device=mask.device)
     last = torch.where(mask != 0, steps, 0).amax(1)
-    reward = torch.where(last > 0, rewards.detach().to(token_rewards.dtype), 0)
-    return token_rewards.scatter_add(1, (last - 1).clamp_min(0)[:, None], reward[:, None])
+    # A fully masked row gets its reward at step 0, which is masked and passed over like all others.
+    place = (last - 1).clamp_min(0)
+    return token_rewards.scatter_add(1, place[:, None], rewards.detach().to(token_rewards.dtype)[:, None])
 
 
 def _own_positions(dense: Tensor, micro_batch: PackedMicroBatch) -> Tensor:
