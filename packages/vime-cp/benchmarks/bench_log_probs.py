@@ -1,6 +1,6 @@
 """Log-probs and entropy with backward against log_softmax and gather: python benchmarks/bench_log_probs.py
 
-Each line is one run on this machine, both sides in turn; compare the two figures of a line, not lines of different runs.
+Each line is one run on this machine, both sides in turn; compare the figures of a line, not lines of different runs.
 Memory is what a fresh process's peak resident size grows by during one forward and backward, logits not included.
 """
 

@@ -56,7 +56,9 @@ def test_mis_leaves_masked_tokens_out_of_the_sequence() -> None:
     mask = torch.tensor([0, 1, 1, 1])
     result = mis(*pair(*RATIOS), level="sequence", low=0.5, high=10, mask=mask, **INDEX)
     assert result.weights.tolist() == pytest.approx([0, 1.0, 6.0, 6.0])
-    assert not result.bounded[0]
+    assert not result.bounded.any()
+    rejected = mis(*pair(*RATIOS), level="sequence", low=0.2, high=2.0, mask=torch.tensor([1, 1, 0, 1]), **INDEX)
+    assert rejected.bounded.tolist() == [False, False, False, True], "a masked token is not counted as rejected"
 
 
 def test_veto_rejects_the_whole_sequence() -> None:
