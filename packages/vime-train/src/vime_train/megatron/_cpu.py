@@ -11,8 +11,9 @@ import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.overrides import TorchFunctionMode
+
+import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -12,18 +12,17 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 import torch.distributed as dist
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+import torch
 from vime_train.megatron._hf_mapping import WeightRule, global_name, hf_weight_names, weight_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from torch import Tensor
-
     from vime_train.megatron._architecture import Architecture
     from vime_train.megatron._groups import Groups
     from vime_train.megatron._model import ModelChunks

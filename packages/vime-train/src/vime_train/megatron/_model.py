@@ -11,7 +11,6 @@ import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from megatron.core import tensor_parallel
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 from megatron.core.models.gpt import GPTModel
@@ -22,6 +21,7 @@ from megatron.core.models.gpt.gpt_layer_specs import (
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
 
+import torch
 from vime_train.config import data_parallel_fields, transformer_fields
 from vime_train.megatron._attention import PackedAttention
 
@@ -54,6 +54,11 @@ def build_model(architecture: Architecture, groups: Groups, config: RunConfig) -
         tensor_parallel.model_parallel_cuda_manual_seed(config.seed)
     transformer = _transformer_config(architecture, groups, config)
     transformer_engine = on_gpu and importlib.util.find_spec("transformer_engine") is not None
+    if transformer.sequence_parallel and not transformer_engine:
+        raise ValueError(
+            "build_model: megatron.sequence_parallel is true but only Transformer Engine's layers compute it: "
+            "install transformer_engine on a CUDA machine, or leave sequence_parallel out"
+        )
     bare = [
         _chunk(architecture, groups, transformer, stage, transformer_engine=transformer_engine).to(groups.device)
         for stage in range(groups.layout.vpp)

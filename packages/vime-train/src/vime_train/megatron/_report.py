@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-
 from vime_metrics import Mean, Metric, Sum
 from vime_metrics.torch import all_reduce
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
-
     from vime_train.megatron._groups import Groups
 
 _SUMS = ("loss", "tokens")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-
 from vime_cp import gather_responses
 from vime_metrics import Count, Max, Mean
 from vime_metrics.torch import all_reduce
+from vime_train.megatron._cpu import device_scope
 from vime_train.megatron._micro_batch import steps_of
 from vime_train.megatron._objectives import ScoringObjective
 from vime_train.megatron._schedule import run_micro_batches
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from vime_train.megatron._model import ModelChunks
     from vime_train.rollout import RankBatch
 
-LogProbs = "list[npt.NDArray[np.float32]]"
-
 
 @torch.no_grad()
 def score_batch(
@@ -35,7 +33,8 @@ def score_batch(
     found: dict[int, npt.NDArray[np.float32]] = {}
     for members in steps_of(batch):
         micro_batches = builder.build(batch, members)
-        logs = run_micro_batches(chunks, groups, micro_batches, ScoringObjective(groups=groups), forward_only=True)
+        with device_scope():
+            logs = run_micro_batches(chunks, groups, micro_batches, ScoringObjective(groups=groups), forward_only=True)
         for micro_batch, scores in (log["scored"] for log in logs):
             columns = gather_responses(scores, micro_batch.packed, gradient="none")
             found.update(zip(micro_batch.members, (column.cpu().numpy() for column in columns), strict=True))

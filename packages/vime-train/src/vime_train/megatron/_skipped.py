@@ -11,9 +11,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
 import torch.distributed as dist
 
+import torch
 from vime_train.megatron._hf_weights import local_parameters
 from vime_train.megatron._objectives import SAMPLE_LOSSES
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
-
     from vime_train.megatron._groups import Groups
     from vime_train.megatron._model import ModelChunks
     from vime_train.rollout import RankBatch

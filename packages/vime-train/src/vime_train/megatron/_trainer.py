@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-import torch
 import torch.distributed as dist
 
+import torch
 from vime_train.megatron._architecture import check_layout, read_architecture
 from vime_train.megatron._checkpoint import WEIGHTS, Counters, Restored, load_state, save_state
 from vime_train.megatron._cpu import device_scope
@@ -34,9 +34,9 @@ from vime_train.megatron._skipped import SkippedStep, describe_skipped
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     import numpy.typing as npt
 
+    import numpy as np
     from vime_train.config import RunConfig
     from vime_train.megatron._schedule import LossFunction
     from vime_train.rollout import RankBatch
@@ -76,16 +76,23 @@ class Trainer:
                 init_method=init_method,
                 timeout_seconds=config.cluster.train_timeout_seconds,
             )
-            self._chunks = build_model(self._architecture, self._groups, config)
-            load_weights(model_path, self._architecture, self._chunks, self._groups)
-            self._optimizer = build_optimizer(config, self._chunks)
+            try:
+                self._build()
+            except BaseException:
+                stop_groups()
+                raise
+
+    def _build(self) -> None:
+        config, groups = self._config, self._groups
+        self._chunks = build_model(self._architecture, groups, config)
+        load_weights(self._model_path, self._architecture, self._chunks, groups)
+        self._optimizer = build_optimizer(config, self._chunks)
+        rotates = not self._chunks.uses_transformer_engine
         self._builder = MicroBatchBuilder(
-            groups=self._groups,
+            groups=groups,
             batching=config.batching,
             pad_multiple=self._chunks.pad_multiple,
-            inverse_frequencies=None
-            if self._chunks.uses_transformer_engine
-            else inverse_frequencies(self._architecture).to(self._groups.device),
+            inverse_frequencies=inverse_frequencies(self._architecture).to(groups.device) if rotates else None,
         )
 
     def train(self, batch: RankBatch) -> list[dict[str, float]]:
@@ -101,17 +108,16 @@ class Trainer:
         Raises:
             PlanMismatchError: ranks hold parts of different plans; nothing has moved.
         """
-        with device_scope():
-            check_same_plan(batch, self._groups)
-            if self._config.algorithm.old_log_probs == "recompute":
-                batch = self._with_own_log_probs(batch)
-            lr = self._config.optimizer.lr
-            reports = []
-            for step, rollouts in enumerate(batch.schedule.global_batch_sizes):
-                report = self._step(batch, step, lr=lr, objective=self._policy_objective)
-                self._counters = replace(self._counters, rollouts=self._counters.rollouts + rollouts)
-                reports.append({**report, "rollouts": float(rollouts)})
-            return reports
+        check_same_plan(batch, self._groups)
+        if self._config.algorithm.old_log_probs == "recompute":
+            batch = self._with_own_log_probs(batch)
+        lr = self._config.optimizer.lr
+        reports = []
+        for step, rollouts in enumerate(batch.schedule.global_batch_sizes):
+            report = self._step(batch, step, lr=lr, objective=self._policy_objective)
+            self._counters = replace(self._counters, rollouts=self._counters.rollouts + rollouts)
+            reports.append({**report, "rollouts": float(rollouts)})
+        return reports
 
     def supervised_step(self, batch: RankBatch, *, lr: float) -> dict[str, float]:
         """One optimizer step on the log-likelihood of the response tokens, with the given learning rate.
@@ -123,9 +129,8 @@ class Trainer:
         steps = len(batch.schedule.num_microbatches)
         if steps != 1:
             raise ValueError(f"supervised_step: the plan has {steps} steps: plan one optimizer step per call")
-        with device_scope():
-            check_same_plan(batch, self._groups)
-            return self._step(batch, 0, lr=lr, objective=self._supervised_objective)
+        check_same_plan(batch, self._groups)
+        return self._step(batch, 0, lr=lr, objective=self._supervised_objective)
 
     def log_probs(self, batch: RankBatch) -> list[npt.NDArray[np.float32]] | None:
         """Log-probs of every sample's response tokens under the weights as they are, 0 where masked.
@@ -133,9 +138,8 @@ class Trainer:
         Returns:
             One array per sample, in the batch's order, on the last pipeline stage; None elsewhere.
         """
-        with device_scope():
-            check_same_plan(batch, self._groups)
-            return score_batch(batch, self._builder, self._chunks, self._groups)
+        check_same_plan(batch, self._groups)
+        return score_batch(batch, self._builder, self._chunks, self._groups)
 
     def log_prob_difference(self, batch: RankBatch) -> dict[str, float]:
         """How far the batch's log-probs are from those under the weights as they are (law T2).
@@ -144,10 +148,8 @@ class Trainer:
             `max` and `mean` of the absolute difference and the number of `tokens` compared, over the unmasked response
             tokens of all ranks; the same on every rank.
         """
-        with device_scope():
-            check_same_plan(batch, self._groups)
-            found = score_batch(batch, self._builder, self._chunks, self._groups)
-            return compare_log_probs(found, batch, self._groups)
+        check_same_plan(batch, self._groups)
+        return compare_log_probs(score_batch(batch, self._builder, self._chunks, self._groups), batch, self._groups)
 
     def export(self, directory: str) -> None:
         """Write the model as a Hugging Face directory that is whole once it is there; rank 0 writes, all return together.
@@ -155,17 +157,13 @@ class Trainer:
         Raises:
             OSError: rank 0 could not write, on rank 0; RuntimeError on the others.
         """
-        with device_scope():
-            export_weights(directory, self._architecture, self._chunks, self._groups, like=self._model_path)
+        export_weights(directory, self._architecture, self._chunks, self._groups, like=self._model_path)
 
     def save(self, directory: str) -> None:
         """Write a checkpoint: weights as a Hugging Face directory, and each rank's optimizer, random and counter state."""
-        with device_scope():
-            export_weights(
-                f"{directory}/{WEIGHTS}", self._architecture, self._chunks, self._groups, like=self._model_path
-            )
-            save_state(directory, self._optimizer, self._counters, self._groups)
-            dist.barrier()
+        self.export(f"{directory}/{WEIGHTS}")
+        save_state(directory, self._optimizer, self._counters, self._groups)
+        dist.barrier()
 
     def load(self, directory: str) -> Restored:
         """Take up a checkpoint: all of it in the layout that wrote it, its weights and counters in any other.
@@ -201,10 +199,11 @@ class Trainer:
             num_microbatches=len(members),
             calculate_per_token_loss=self._config.train.calculate_per_token_loss,
         )
-        zero_gradients(self._optimizer, self._chunks)
         micro_batches = self._builder.build(batch, members)
-        logs = run_micro_batches(self._chunks, self._groups, micro_batches, objective(scaling))
-        moved, norm = apply_gradients(self._optimizer, lr=lr, clip_grad=self._config.optimizer.clip_grad)
+        with device_scope():
+            zero_gradients(self._optimizer, self._chunks)
+            logs = run_micro_batches(self._chunks, self._groups, micro_batches, objective(scaling))
+            moved, norm = apply_gradients(self._optimizer, lr=lr, clip_grad=self._config.optimizer.clip_grad)
         if not moved:
             self.skipped.append(
                 describe_skipped(
