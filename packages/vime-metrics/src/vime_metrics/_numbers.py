@@ -55,9 +55,11 @@ def as_array(values: Values, what: str) -> Array:
 
 def split_finite(values: Array) -> tuple[Array, int]:
     """The finite values, and how many were NaN or infinite."""
-    finite = np.isfinite(values)
-    kept = int(np.count_nonzero(finite))
-    return (values, 0) if kept == values.size else (values[finite], values.size - kept)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):  # which NaN and infinity would not leave so; saves a flag per value
+            return values, 0
+    finite = values[np.isfinite(values)]
+    return finite, values.size - finite.size
 
 
 def _one_element(value: SupportsFloat) -> SupportsFloat:

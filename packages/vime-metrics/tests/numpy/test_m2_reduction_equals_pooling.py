@@ -30,13 +30,14 @@ from vime_metrics import (
 )
 
 VALUES = st.one_of(st.floats(-1e6, 1e6), st.integers(-5, 5).map(float))
+WEIGHTS = st.one_of(st.just(0.0), st.floats(1e-3, 100))
 PAIRS = st.tuples(VALUES, st.integers(0, 3))
 DATA = {
     "count": st.lists(VALUES, max_size=6),
     "histogram": st.lists(VALUES, max_size=6),
     "last": st.lists(PAIRS, max_size=3),
     "max": st.lists(VALUES, max_size=6),
-    "mean": st.lists(st.tuples(VALUES, st.floats(0, 100)), max_size=6),
+    "mean": st.lists(st.tuples(VALUES, WEIGHTS), max_size=6),
     "min": st.lists(VALUES, max_size=6),
     "quantiles": st.lists(VALUES, max_size=6),
     "rate": st.lists(st.tuples(VALUES, st.floats(0.1, 10)), max_size=3),

@@ -98,9 +98,7 @@ def test_arrays_of_what_is_no_number_are_refused(things):
         Sum.of(things)
 
 
-@pytest.mark.parametrize(
-    "number", [2, 2.0, np.float32(2), np.int64(2), np.array(2.0), np.array([2.0]), Decimal(2), np.float16(2)]
-)
+@pytest.mark.parametrize("number", [2, 2.0, np.float32(2), np.int64(2), np.array(2.0), np.array([2.0]), Decimal(2)])
 def test_any_real_number_is_accepted(number):
     assert Sum(number).value == 2.0
     assert type(Sum(number).total) is float
