@@ -19,6 +19,7 @@ from vime_cp import (
     pack_micro_batch,
     sample_sums,
     sample_weights,
+    to_tokens,
     weighted_sum,
 )
 
@@ -116,6 +117,37 @@ def ranks_with_nothing(cp: ContextParallel) -> float:
     return error.item()
 
 
+def rank_without_responses(cp: ContextParallel) -> float:
+    """``torch.autograd.grad`` prunes what does not reach its inputs: a rank that scores nothing must not be pruned."""
+    params = oracle.parameters()
+    sample = max(oracle.random_samples(1, 40), key=lambda s: len(s.tokens) - 2 * s.response_length)
+    batch = pack([sample], cp)
+    new = local_log_probs(params, batch)
+    loss = torch.stack([x.sum() ** 2 for x in gather_responses(new, batch, gradient="partial")]).sum()
+    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss / cp.size, params)])
+    dist.all_reduce(gradient)
+    expected = whole_gradient(oracle.response_log_probs(params, sample).sum() ** 2, params)
+    return (gradient - expected).abs().max().item()
+
+
+def filler_sums(cp: ContextParallel) -> list[int]:
+    """A sequence-level loss of no sequences: the collective is empty, and backward still runs."""
+    batch = pack([], cp)
+    values = torch.ones(batch.local_length, requires_grad=True)
+    sums = sample_sums(values, batch.mask, batch.sample_index, 0, cp=cp, gradient="partial")
+    weighted_sum(to_tokens(sums, batch.sample_index), batch.mask, sums.detach(), batch.sample_index).backward()
+    return list(sums.shape)
+
+
+def collectives_of_one_gather(batch: PackedMicroBatch) -> dict[str, int]:
+    """Collectives of forward and backward for a whole micro-batch."""
+    COLLECTIVES.clear()
+    gathered = gather_responses(local_log_probs(oracle.parameters(), batch), batch, gradient="partial")
+    forward = dict(COLLECTIVES)
+    torch.cat(gathered).sum().backward()
+    return {"forward": sum(forward.values()), "backward": sum(COLLECTIVES.values()) - sum(forward.values())}
+
+
 def wrong_group_size(cp: ContextParallel) -> str:
     try:
         ContextParallel(rank=0, size=cp.size + 1, group=cp.group)
@@ -129,9 +161,7 @@ def cases(layout: str) -> dict[str, Any]:
     cp = ContextParallel(rank=rank, size=size, layout=layout, group=dist.group.WORLD)
     samples = oracle.random_samples(7, 6)
     column = pack(samples, cp)
-    COLLECTIVES.clear()
     frozen = gather_responses(local_log_probs(oracle.parameters(), column), column, gradient="none")
-    collectives = dict(COLLECTIVES)
     booleans = gather_responses(column.mask.bool(), column, gradient="none")
     return {
         "partial": partial_through_gather(samples, [[0, 3, 5], [], [1], [4, 2]], cp),
@@ -139,7 +169,9 @@ def cases(layout: str) -> dict[str, Any]:
         "replicated": replicated(samples, cp),
         "nothing": ranks_with_nothing(cp),
         "graph": any(x.requires_grad for x in frozen),
-        "collectives": collectives,
+        "collectives": collectives_of_one_gather(column),
+        "empty": rank_without_responses(cp),
+        "filler": filler_sums(cp),
         "masks": all(torch.equal(x, s.mask.bool()) for x, s in zip(booleans, samples, strict=True)),
         "wrong_group": wrong_group_size(cp),
     }

@@ -120,6 +120,8 @@ def test_columns_that_do_not_fit() -> None:
         BATCH,
     )
     refused("values[1] is torch.float64", pack_response, [torch.zeros(2), torch.zeros(3).double()], BATCH)
+    meta = [torch.zeros(2, device="meta"), torch.zeros(3, device="meta")]
+    refused("pack_response: values is on meta but the micro-batch on cpu", pack_response, meta, BATCH)
     refused("but total_lengths[0] is 5", pack_tokens, [torch.zeros(2), torch.zeros(4)], BATCH)
     experts = [torch.zeros(4, 2, 3).long(), torch.zeros(4, 2, 3).long()]
     sizes = {"num_layers": 2, "topk": 3, "num_experts": 8}

@@ -37,6 +37,7 @@ def pack_response(
     tensor([0.5000, 0.2500, 0.0000])
     """
     check_columns("pack_response", "values", values, micro_batch.response_lengths, "response_lengths")
+    _check_device("pack_response", "values", values, micro_batch)
     return _place(values, micro_batch.responses.at_place, fill)
 
 
@@ -56,6 +57,7 @@ def pack_tokens(
     tensor([1, 0])
     """
     check_columns("pack_tokens", "values", values, micro_batch.total_lengths, "total_lengths")
+    _check_device("pack_tokens", "values", values, micro_batch)
     return _place(values, micro_batch.token_index, fill)
 
 
@@ -87,6 +89,7 @@ def pack_routed_experts(
     """
     lengths = [length - 1 for length in micro_batch.total_lengths]
     check_columns("pack_routed_experts", "experts", experts, lengths, "total_lengths - 1")
+    _check_device("pack_routed_experts", "experts", experts, micro_batch)
     if experts and experts[0].shape[1:] != (num_layers, topk):
         raise ValueError(
             f"pack_routed_experts: experts[0] has shape {tuple(experts[0].shape)} but num_layers is {num_layers} "
@@ -161,8 +164,12 @@ def _check_local(where: str, local: Tensor, micro_batch: PackedMicroBatch) -> No
             f"{where}: local has shape {tuple(local.shape)} but the micro-batch holds {micro_batch.local_length} "
             f"places on cp rank {micro_batch.cp.rank}: give one value per place, [local, ...]"
         )
-    if local.device != micro_batch.mask.device:
+    _check_device(where, "local", [local], micro_batch)
+
+
+def _check_device(where: str, name: str, tensors: Sequence[Tensor], micro_batch: PackedMicroBatch) -> None:
+    device = micro_batch.mask.device
+    if tensors and tensors[0].device != device:
         raise ValueError(
-            f"{where}: local is on {local.device} but the micro-batch on {micro_batch.mask.device}: "
-            f"move them to one device"
+            f"{where}: {name} is on {tensors[0].device} but the micro-batch on {device}: move them to one device"
         )

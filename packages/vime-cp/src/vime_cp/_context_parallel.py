@@ -159,7 +159,8 @@ class ContextParallel:
                 compute the same loss from the result, ``"none"`` for a result without graph.
 
         Raises:
-            ValueError: ``x_local`` is not this rank's part.
+            ValueError: ``x_local`` is not this rank's part. Another rank's part may fit, and that rank would wait:
+                `gather_responses` is safer, since its checks come out alike on all ranks.
         """
         ranges = self.logit_ranges(total_length, response_length)
         count = sum(map(len, ranges))
