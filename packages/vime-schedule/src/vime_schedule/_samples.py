@@ -3,18 +3,18 @@
 Laws
 - Lengths are whole numbers from 1 to 2**53; ids are hashable, present and one per sample; an error names the position.
 - Rollouts and signatures become numbers by order of first appearance, so a plan never depends on hashes.
-- A cost is asked once per distinct length and must answer a finite number of at least 0.
+- A cost is asked once per distinct length and must answer a number from 0 to 1e250.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from math import isfinite
 from operator import index
 
 from vime_schedule._errors import ScheduleError
 
 LONGEST = 2**53
+DEAREST = 1e250
 _RAISED_BY_COSTS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -78,14 +78,13 @@ def _is_hashable(identity: object) -> bool:
 
 def evaluate_costs(cost: Callable[[int], float], lengths: Sequence[int]) -> list[float]:
     """The cost of every sample."""
-    distinct = sorted(set(lengths))
+    distinct = set(lengths)
     try:
-        values = list(map(float, map(cost, distinct)))
+        table = dict(zip(distinct, map(float, map(cost, distinct)), strict=True))
     except _RAISED_BY_COSTS:
-        values = [_evaluate(cost, length, lengths) for length in distinct]
-    if not all(map(isfinite, values)) or min(values) < 0:
-        values = [_evaluate(cost, length, lengths) for length in distinct]
-    table = dict(zip(distinct, values, strict=True))
+        table = {}
+    if not table or not all(0 <= value <= DEAREST for value in table.values()):
+        table = {length: _evaluate(cost, length, lengths) for length in sorted(distinct)}
     return list(map(table.__getitem__, lengths))
 
 
@@ -98,9 +97,9 @@ def _evaluate(cost: Callable[[int], float], length: int, lengths: Sequence[int])
             f"the cost of {length} tokens (first at position {lengths.index(length)}) failed with "
             f"{type(error).__name__}: {error}: give a cost that answers for every length."
         ) from error
-    if not isfinite(value) or value < 0:
+    if not 0 <= value <= DEAREST:
         raise ScheduleError(
             f"the cost of {length} tokens (first at position {lengths.index(length)}) is {value!r}: "
-            "give a cost that is finite and at least 0."
+            "give a cost from 0 to 1e250."
         )
     return value

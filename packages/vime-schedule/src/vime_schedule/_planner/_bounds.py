@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from math import fsum
-from operator import neg, truediv
+from operator import gt, neg, truediv
 
 from vime_schedule._planner._items import Items
 
-COARSE = 16  # prices tried first, evenly
-FINE = 6  # halvings of the step around the best of them
+COARSE = 12  # prices tried first, evenly
+FINE = 5  # halvings of the step around the best of them
 
 
 def step_bound(classes: Sequence[Items], dp: int) -> float:
@@ -65,19 +65,24 @@ class _Prices:
         num_large = items.count_above(capacity // 2)
         small_costs, small_loads = costs[num_large:], loads[num_large:]
         densities = list(map(truediv, small_costs, small_loads))
-        rising, densest = small_loads[::-1], [0.0, *accumulate(reversed(densities), max)]
-        by_density = sorted(range(len(densities)), key=densities.__getitem__, reverse=True)
+        rising, densest = small_loads[::-1], densities[::-1]
+        if any(map(gt, islice(densities, 1, None), densities)):
+            order = sorted(range(len(densities)), key=densities.__getitem__, reverse=True)
+            densities = [densities[k] for k in order]
+            small_costs, small_loads = [small_costs[k] for k in order], [small_loads[k] for k in order]
+            densest = list(accumulate(densest, max))
         self._dp = dp
         self._capacity = capacity
-        self._densities = [densities[k] for k in by_density]
-        self._cost_below = [0, *accumulate(map(small_costs.__getitem__, by_density))]
-        self._load_below = [0, *accumulate(map(small_loads.__getitem__, by_density))]
+        self._densities = densities
+        self._cost_below = [0, *accumulate(small_costs)]
+        self._load_below = [0, *accumulate(small_loads)]
         dearest_large = sorted(costs[:num_large], reverse=True)
         least = _pigeonhole(sorted(costs, reverse=True), dp * num_rows)
         self._heights = [least, *dearest_large[dp : dp * num_rows : dp]]
         rooms = [max(0, capacity - load) for load in loads[:num_large]]
-        fillings = [densest[bisect_right(rising, room)] for room in rooms]
-        self._large = list(zip(costs[:num_large], rooms, fillings, strict=True))  # cost, room, densest filling of it
+        reach = [bisect_right(rising, room) for room in rooms]
+        fillings = [densest[k - 1] if k else 0.0 for k in reach]
+        self._large = sorted(zip(costs[:num_large], rooms, fillings, strict=True), reverse=True)
 
     def highest(self) -> float:
         """The price from which on nothing is lost."""
@@ -90,7 +95,9 @@ class _Prices:
         cut = bisect_left(self._densities, -price, key=neg)
         worth = [self._cost_below[cut] - price * self._load_below[cut]]
         for cost, room, density in self._large:
-            filled = cost + room * min(price, density)
+            if 2 * cost <= level:  # its room is at most half of the capacity
+                break
+            filled = cost + room * (price if price < density else density)
             if filled > level:
-                worth.append(min(top, filled) - level)
+                worth.append((filled if filled < top else top) - level)
         return gained - fsum(worth) / self._dp

@@ -1,8 +1,8 @@
 """The fewest micro-batches per rank, and which constraint asks for each of them.
 
 Laws
-- The count is legal for the pipeline, the same on every rank, and no smaller one can hold the samples within the budget.
-- A step with too few samples is refused before anything is packed, with the number of samples that would do.
+- The count is legal for the pipeline, the same on every rank, and no smaller one can hold the samples in the budget.
+- A step with too few samples is refused before it is packed, with the number of samples that would do.
 """
 
 from __future__ import annotations

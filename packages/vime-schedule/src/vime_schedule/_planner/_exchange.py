@@ -21,7 +21,8 @@ from vime_schedule._planner._items import Items
 
 UNLIMITED = 2**62
 GOOD_ENOUGH = 4  # a transfer within a quarter of the wanted one ends the search for a better one
-LOOKS = 256  # items of the dearest group looked at for one transfer
+LOOKS = 64  # items of the dearest group looked at for one transfer
+LOOKS_UNDER_CEILINGS = 8  # where most looks fail
 
 
 class Transfer(NamedTuple):
@@ -63,7 +64,7 @@ class Exchange:
         self._densest = 0 if ceilings is None else max(map(floordiv, items.costs, items.loads)) + 1
         self._costs = [sum([grid.costs[b] for b in bins]) for bins in groups]
         self._members: dict[int, list[int]] = {}
-        self._bin_of: dict[int, int] = {}
+        self._bin_of = [0] * len(items)
 
     def run(self, target: int, max_moves: int) -> int:
         """Move items until no group costs more than `target`, nothing helps, or `max_moves` are made; how many were."""
@@ -113,8 +114,9 @@ class Exchange:
         best: Transfer | None = None
         miss, enough = wanted, wanted // GOOD_ENOUGH
         falling = self._items.falling_costs.__getitem__
+        looks = LOOKS if self._ceilings is None else LOOKS_UNDER_CEILINGS
         split = bisect_left(givers, 1 - (wanted - enough), key=falling)
-        for item in chain(reversed(givers[max(0, split - LOOKS) : split]), givers[split : split + LOOKS]):
+        for item in chain(reversed(givers[max(0, split - looks) : split]), givers[split : split + looks]):
             cost, home = costs[item], bin_of[item]
             excess = cost - wanted
             if loads[item] <= room and cost <= slack and abs(excess) < miss and len(bins[home]) > 1:
@@ -152,9 +154,12 @@ class Exchange:
     def _members_of(self, group: int) -> list[int]:
         """The items of a group, dearest first; looked up when the group first takes part."""
         if group not in self._members:
+            members: list[int] = []
             for b in self._groups[group]:
-                self._bin_of.update(dict.fromkeys(self._grid.bins[b], b))
-            self._members[group] = sorted(item for b in self._groups[group] for item in self._grid.bins[b])
+                members += self._grid.bins[b]
+                for item in self._grid.bins[b]:
+                    self._bin_of[item] = b
+            self._members[group] = sorted(members)
         return self._members[group]
 
     def _apply(self, heavy: int, light: int, transfer: Transfer) -> None:

@@ -63,7 +63,7 @@ class Grid:
 
     def renamed(self, names: Sequence[int]) -> Grid:
         """The same grid with every item replaced by its name."""
-        bins = [[names[item] for item in held] for held in self.bins]
+        bins = [list(map(names.__getitem__, held)) for held in self.bins]
         return Grid(dp=self.dp, bins=bins, used=self.used, costs=self.costs)
 
     def by_rank(self) -> tuple[tuple[tuple[int, ...], ...], ...]:

@@ -1,7 +1,7 @@
 """The samples of one step as the packers see them: integers, dearest first.
 
 Laws
-- Costs are whole numbers of at least 1 that add up to about 2**50, so sums are exact and the same on every machine.
+- Costs are whole numbers of at least 1 that add up to about 2**42, so sums are exact and the same on every machine.
 - Samples above the capacity come first, then cost falls; equal costs fall in load, then rise in position (S5).
 - `is_monotone` says that loads fall along with costs, which every cost that grows with length gives.
 """
@@ -11,12 +11,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import fsum
-from operator import neg
+from operator import gt, neg
 
 from vime_schedule._planner._problem import Problem
 
-TOTAL_COST = 2**50
+TOTAL_COST = 2**42
+NOTHING = 1e-250  # costs that add up to less are all alike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,26 +51,27 @@ class Items:
 
 def sort_items(positions: Sequence[int], loads: Sequence[int], costs: Sequence[int], capacity: int) -> Items:
     """The samples at `positions`, dearest first; `loads` and `costs` hold theirs in the same order."""
-    order = sorted(range(len(positions)), key=costs.__getitem__, reverse=True)
-    held = [loads[k] for k in order]
+    by_cost = list(map(float, costs))  # twice as fast to compare
+    order = sorted(range(len(positions)), key=by_cost.__getitem__, reverse=True)
+    held, paid = list(map(loads.__getitem__, order)), list(map(costs.__getitem__, order))
     is_monotone = _never_rises(held)
     if not is_monotone:
         order.sort(key=lambda k: (loads[k] <= capacity, -costs[k], -loads[k]))
-        held = [loads[k] for k in order]
-    paid = [costs[k] for k in order]
+        held, paid = list(map(loads.__getitem__, order)), list(map(costs.__getitem__, order))
+        is_monotone = _never_rises(held) and _never_rises(paid)
     return Items(
-        positions=[positions[k] for k in order],
+        positions=list(map(positions.__getitem__, order)),
         loads=held,
         costs=paid,
-        falling_costs=[-cost for cost in paid],
-        is_monotone=_never_rises(held) and (is_monotone or _never_rises(paid)),
+        falling_costs=list(map(neg, paid)),
+        is_monotone=is_monotone,
     )
 
 
 def split_by_signature(problem: Problem, positions: Sequence[int]) -> list[Items]:
     """The samples of each signature, in the order in which signatures first appear; one scale for all costs."""
-    loads = [problem.shares[position] for position in positions]
-    costs = _scale([problem.costs[position] for position in positions])
+    loads = list(map(problem.shares.__getitem__, positions))
+    costs = _scale(list(map(problem.costs.__getitem__, positions)))
     if problem.signatures is None:
         return [sort_items(positions, loads, costs, problem.capacity)]
     members: dict[int, list[int]] = {}
@@ -84,11 +87,10 @@ def split_by_signature(problem: Problem, positions: Sequence[int]) -> list[Items
 
 def _scale(costs: Sequence[float]) -> list[int]:
     """The costs as whole numbers of at least 1 that add up to about `TOTAL_COST`."""
-    top = max(costs) or 1.0
-    shares = [cost / top for cost in costs]
-    scale = TOTAL_COST / (fsum(shares) or 1.0)
-    return [int(share * scale) + 1 for share in shares]
+    total = fsum(costs)
+    scale = TOTAL_COST / total if total > NOTHING else 0.0
+    return [int(cost * scale) + 1 for cost in costs]
 
 
 def _never_rises(values: list[int]) -> bool:
-    return values == sorted(values, reverse=True)
+    return not any(map(gt, islice(values, 1, None), values))

@@ -65,11 +65,11 @@ def pack_rows(items: Items, dp: int, num_rows: int, capacity: int) -> Grid | Non
 
 def _fill_rest(items: Items, peeled: list[list[list[int]]], dp: int, num_rows: int, capacity: int) -> _Packing | None:
     rest = _remaining(items, peeled)
-    num_bins = (num_rows - len(peeled)) * dp
-    bins = fill_cheapest(items, rest, num_bins, capacity) or first_fit_decreasing(items, rest, num_bins, capacity)
-    if bins is None:
+    below = num_rows - len(peeled)
+    filled = fill_cheapest(items, rest, dp, below, capacity) or first_fit_decreasing(items, rest, dp, below, capacity)
+    if filled is None:
         return None
-    grid = Grid.of(chain.from_iterable(peeled), items, dp) + sort_rows(Grid.of(bins, items, dp))
+    grid = Grid.of(chain.from_iterable(peeled), items, dp) + sort_rows(filled)
     return _Packing(grid=grid, num_peeled=len(peeled), lockstep=grid.lockstep())
 
 

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import neg
 
+from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._items import Items
 
 
 class FreeItems:
-    """Items by falling load of which some are taken; the first free one from an index on is found in near constant time."""
+    """Items by falling load, some of them taken; the first free one from an index on is found in near constant time."""
 
     def __init__(self, loads: list[int], costs: list[int]) -> None:
         self.loads = loads
@@ -28,8 +30,8 @@ class FreeItems:
         self.count = len(loads)
         self.cost = sum(costs)
         self._links = list(range(len(loads) + 1))
-        self._falling_loads = [-load for load in loads]
-        self._falling_costs = [-cost for cost in costs]
+        self._falling_loads = list(map(neg, loads))
+        self._falling_costs = list(map(neg, costs))
 
     def next_free(self, item: int) -> int:
         """The first free item from `item` on, or the number of items."""
@@ -83,14 +85,15 @@ def peel_rows(free: FreeItems, dp: int, num_rows: int, capacity: int) -> list[li
     return rows
 
 
-def first_fit_decreasing(items: Items, chosen: Sequence[int], num_bins: int, capacity: int) -> list[list[int]] | None:
-    """Fill one bin after another with the longest of the `chosen` items that fit; None if `num_bins` are too few.
+def first_fit_decreasing(items: Items, chosen: Sequence[int], dp: int, num_rows: int, capacity: int) -> Grid | None:
+    """Fill one bin after another with the longest of the `chosen` items that fit; None if the rows are too few.
 
     >>> from vime_schedule._planner._items import sort_items
     >>> items = sort_items([0, 1, 2], loads=[6, 5, 4], costs=[6, 5, 4], capacity=10)
-    >>> first_fit_decreasing(items, [0, 1, 2], 2, 10)
+    >>> first_fit_decreasing(items, [0, 1, 2], dp=2, num_rows=1, capacity=10).bins
     [[0, 2], [1]]
     """
+    num_bins = dp * num_rows
     if len(chosen) < num_bins:
         return None
     order = chosen if items.is_monotone else sorted(chosen, key=items.loads.__getitem__, reverse=True)
@@ -102,4 +105,4 @@ def first_fit_decreasing(items: Items, chosen: Sequence[int], num_bins: int, cap
             return None
         taken = free.take_bin(capacity, unlimited, num_bins - len(bins) - 1)
         bins.append([order[index] for index in taken])
-    return bins
+    return Grid.of(bins, items, dp)

@@ -46,11 +46,11 @@ def plan_step(problem: Problem, number: int, positions: Sequence[int], num_rollo
         if larger is None:
             break
         best = larger
-    unit = fsum([problem.costs[position] for position in positions]) / sum(sum(items.costs) for items in classes)
+    unit = fsum(map(problem.costs.__getitem__, positions)) / sum(sum(items.costs) for items in classes)
     return StepSchedule(
         micro_batches=best.grid.by_rank(),
         costs=tuple(
-            tuple(fsum([problem.costs[position] for position in held]) for held in best.grid.bins[rank :: best.grid.dp])
+            tuple(fsum(map(problem.costs.__getitem__, held)) for held in best.grid.bins[rank :: best.grid.dp])
             for rank in range(best.grid.dp)
         ),
         global_batch_size=num_rollouts,
