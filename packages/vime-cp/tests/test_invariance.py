@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,7 +35,6 @@ from vime_cp.invariance.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 NAMES = [law.name for law in LAWS]
 SPLITS = {"micro-batches", "data parallel", "context parallel", "all at once"}
@@ -313,3 +314,11 @@ def test_wrong_command_lines_exit_with_2(
         main([function])
     assert exit_info.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_readme_shows_what_the_doctor_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parent.parent / "README.md").read_text()
+    match = re.search(r"```python\n(from vime_cp.invariance .*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
+    assert match is not None
+    exec(compile(match[1], "README", "exec"), {})
+    assert capsys.readouterr().out == match[2]
