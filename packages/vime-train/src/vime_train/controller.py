@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,7 +24,7 @@ from vime_train.data import load_source, make_model
 from vime_train.phases import DivergenceGuard, Timer, WeightSync, train_supervised
 from vime_train.report import MetricsLog, PlainProgress, open_sinks, write_last_iteration
 from vime_train.rollout import Collector, assemble, evaluate
-from vime_train.state import RunDirectory
+from vime_train.state import RunDirectory, whole_directory
 
 if TYPE_CHECKING:
     from vime_metrics import Metric
@@ -48,42 +49,62 @@ def run(config: RunConfig, *, progress: Progress | None = None) -> Path:
         WeightSyncError: if the engines do not hold the trainers' weights.
         RewardError, RolloutError: if the user's code failed; a checkpoint of the last whole iteration was written.
     """
-    source = _source(config)
+    source, collector = _data(config)
     directory = RunDirectory.create(config)
-    return _run(config, directory, source, None, progress or PlainProgress())
+    return _run(_Job(config, directory, source, collector, None, progress or PlainProgress()))
 
 
 def resume(path: str | Path, *, progress: Progress | None = None) -> Path:
     """Go on with a run from its newest checkpoint, and return the run directory. Raises as `run` does."""
     directory, config, checkpoint = RunDirectory.resume(path)
-    return _run(config, directory, _source(config), checkpoint, progress or PlainProgress())
+    source, collector = _data(config)
+    return _run(_Job(config, directory, source, collector, checkpoint, progress or PlainProgress()))
 
 
-def _source(config: RunConfig) -> DataSource:
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a run has before its processes start."""
+
+    config: RunConfig
+    directory: RunDirectory
+    source: DataSource
+    collector: Collector
+    checkpoint: Checkpoint | None
+    progress: Progress
+
+    def model_path(self) -> str:
+        """The model to start from, made first where the configuration names none."""
+        if self.config.model.path is not None:
+            return self.config.model.path
+        path = self.directory.model
+        if not path.exists():
+            with whole_directory(path) as aside:
+                make_model(str(aside), self.config.model, self.source.tokenizer, seed=self.config.seed)
+        return str(path)
+
+
+def _data(config: RunConfig) -> tuple[DataSource, Collector]:
+    """The data source and the collector, and every check that needs them."""
     source = load_source(config.data, model_path=config.model.path)
     check_launch(config, vocab_size=source.tokenizer.vocab_size)
-    return source
+    return source, Collector(config, source)
 
 
-def _run(
-    config: RunConfig, directory: RunDirectory, source: DataSource, checkpoint: Checkpoint | None, progress: Progress
-) -> Path:
-    model_path = config.model.path or str(directory.model)
-    if config.model.path is None and not directory.model.exists():
-        make_model(model_path, config.model, source.tokenizer, seed=config.seed)
-    progress.say("starting Ray")
+def _run(job: _Job) -> Path:
+    model_path = job.model_path()
+    layout, engines_wanted = job.config.layout, job.config.engine.engines
+    job.progress.say("starting Ray")
     with (
-        _told_how_to_go_on(directory),
+        _told_how_to_go_on(job.directory),
         terminated_by_exception(),
-        Cluster(config, root=directory.root, logs=directory.logs) as cluster,
+        Cluster(job.config, root=job.directory.root, logs=job.directory.logs) as cluster,
     ):
-        progress.say(f"starting {config.layout.world_size} trainers and {config.engine.engines} engines")
+        job.progress.say(f"starting {layout.world_size} trainers and {engines_wanted} engines")
         trainers = cluster.begin_trainers(model_path)
-        engines = cluster.begin_engines(model_path, max_model_len=config.max_sample_tokens)
+        engines = cluster.begin_engines(model_path, max_model_len=job.config.max_sample_tokens)
         trainers.ready()
-        loop = _Loop(config, directory, source, cluster, trainers, engines, progress)
-        loop.run(checkpoint)
-    return directory.root
+        _Loop(job, cluster, trainers, engines).run(job.checkpoint)
+    return job.directory.root
 
 
 @contextmanager
@@ -100,24 +121,15 @@ def _told_how_to_go_on(directory: RunDirectory) -> Iterator[None]:
 class _Loop:
     """The state of a run between its iterations."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        directory: RunDirectory,
-        source: DataSource,
-        cluster: Cluster,
-        trainers: TrainerGroup,
-        engines: EnginePool,
-        progress: Progress,
-    ) -> None:
-        self._config = config
-        self._directory = directory
-        self._source = source
+    def __init__(self, job: _Job, cluster: Cluster, trainers: TrainerGroup, engines: EnginePool) -> None:
+        self._config = config = job.config
+        self._directory = directory = job.directory
+        self._source = job.source
+        self._collector = job.collector
+        self._progress = job.progress
         self._trainers = trainers
         self._engines = engines
-        self._progress = progress
         self._sync = WeightSync(cluster, trainers, engines, config)
-        self._collector = Collector(config, source)
         self._divergence = DivergenceGuard(config.train.max_skipped_steps, log=directory.logs / "trainer-0.log")
         self._log = MetricsLog(directory.metrics, open_sinks(config.tracking, directory.root))
         self._iteration = 0
@@ -137,16 +149,25 @@ class _Loop:
         """Supervised training while the engines start, and the figures before the first iteration."""
         timer = Timer()
         with timer.phase("supervised"):
-            numbers = train_supervised(self._trainers, self._source, self._config, self._progress, self._divergence)
+            numbers = train_supervised(
+                self._trainers, self._source, self._config, after_step=self._after_supervised_step
+            )
         with timer.phase("start"):
             self._engines.ready()
         with timer.phase("sync"):
             self._sync.send(version=0)
         with timer.phase("evaluate"):
             evaluation = self._evaluate()
-        self._record(0, [numbers, evaluation, timer.metrics()])
+        supervised = {f"supervised/{name}": value for name, value in numbers.items()}
+        self._record(0, [supervised, evaluation, timer.metrics()])
         if self._config.supervised.steps and self._config.checkpoint.every:
             self._save()
+
+    def _after_supervised_step(self, done: int, numbers: dict[str, float]) -> None:
+        self._engines.raise_if_start_failed()
+        self._divergence.saw(numbers, lr_setting="supervised.lr")
+        values = {f"supervised/{name}": value for name, value in numbers.items()}
+        self._progress.advance("supervised", done, self._config.supervised.steps, values)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         self._progress.say(f"resuming after iteration {checkpoint.iteration}")

@@ -113,6 +113,18 @@ def wait(calls: Sequence[Call], *, timeout_seconds: float, setting: str) -> list
     return [ray.get(one.ref, timeout=_GRACE_SECONDS) for one in calls]
 
 
+def raise_if_failed(calls: Sequence[Call]) -> None:
+    """Raise the failure of a call that has ended; never wait.
+
+    Raises:
+        ActorError: if one of them failed.
+    """
+    for one in calls:
+        failure = _failure(one)
+        if failure is not None:
+            raise failure
+
+
 def _root_cause(calls: Sequence[Call], first: ray.ObjectRef, waiting: list[ray.ObjectRef]) -> ActorError:
     import ray
 

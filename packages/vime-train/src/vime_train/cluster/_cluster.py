@@ -71,7 +71,7 @@ class Cluster:
     def begin_trainers(self, model_path: str) -> TrainerGroup:
         """Begin to start the trainer ranks."""
         handles = [self._spawn(f"trainer-{rank}", {}) for rank in range(self._config.layout.world_size)]
-        meeting = _ray.rendezvous(local=self.local, scratch=self._scratch, run_root=self._root)
+        meeting = _ray.rendezvous(local=self.local, scratch=self._scratch, root=self._root)
         return TrainerGroup(handles, self._config, model_path=model_path, init_method=meeting)
 
     def begin_engines(self, model_path: str, *, max_model_len: int) -> EnginePool:

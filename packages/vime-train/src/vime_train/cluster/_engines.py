@@ -78,6 +78,14 @@ class EnginePool:
             setting="engine.start_timeout_seconds",
         )
 
+    def raise_if_start_failed(self) -> None:
+        """Tell that an engine cannot start as soon as that is known, without waiting for the others.
+
+        Raises:
+            ActorError: with the cause.
+        """
+        _calls.raise_if_failed(self._starting)
+
     def generate(self, requests: Sequence[GenerationRequest]) -> list[list[Completion]]:
         """Sample `num_samples` completions of every request."""
         count = len(self._handles)

@@ -63,12 +63,13 @@ def stop() -> None:
     ray.shutdown()
 
 
-def rendezvous(*, local: bool, scratch: Scratch, run_root: Path) -> str:
+def rendezvous(*, local: bool, scratch: Scratch, root: Path) -> str:
     """Where the trainers meet: a file, since torch's TCP store listens on every interface of the machine.
 
-    On a cluster the run directory is on a file system that all nodes see, or checkpoints would not work either.
+    On a cluster the run directory is on a file system that all nodes see, or checkpoints would not work either. Each
+    start has a file of its own: trainers that read an old one would wait for ranks that are long gone.
     """
-    return f"file://{(scratch.disk if local else run_root) / 'rendezvous'}"
+    return f"file://{(scratch.disk if local else root) / f'rendezvous-{scratch.token}'}"
 
 
 class _sigterm_kept:  # noqa: N801

@@ -35,7 +35,7 @@ class DivergenceGuard:
         self._in_a_row = self._in_a_row + 1 if step["skipped"] else 0
         if self._in_a_row >= self._limit:
             raise DivergenceError(
-                f"{self._in_a_row} optimizer steps in a row were skipped, since their loss or gradients were not finite: "
-                f"lower `{lr_setting}` (it was {step['lr']:g}) or look at the samples that the log names. The weights "
-                f"are those before the first of them.\n  The end of {self._log}:\n{log_tail(self._log)}"
+                f"{self._in_a_row} optimizer steps in a row were skipped, since their loss or gradients were not "
+                f"finite: lower `{lr_setting}` (it was {step['lr']:g}) or look at the samples that the log names. "
+                f"The weights are those before the first of them.\n  The end of {self._log}:\n{log_tail(self._log)}"
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from vime_train.rollout import supervised_batches
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from vime_train.cluster import Call, TrainerGroup
     from vime_train.config import RunConfig, SupervisedSection
     from vime_train.data import DataSource
-    from vime_train.phases._divergence import DivergenceGuard
-    from vime_train.report import Progress
 
 _AHEAD = 4
 """Steps that wait at the trainers while the next batch is made, so that neither waits for the other."""
@@ -40,11 +39,18 @@ def learning_rate(section: SupervisedSection, step: int) -> float:
 
 
 def train_supervised(
-    trainers: TrainerGroup, source: DataSource, config: RunConfig, progress: Progress, divergence: DivergenceGuard
+    trainers: TrainerGroup,
+    source: DataSource,
+    config: RunConfig,
+    *,
+    after_step: Callable[[int, dict[str, float]], None],
 ) -> dict[str, float]:
-    """Run `supervised.steps` steps; the reduced numbers of the last one, as `supervised/NAME`."""
+    """Run `supervised.steps` steps; the reduced numbers of the last one.
+
+    `after_step` is given how many steps are done and the numbers of the last one; what it raises ends the training.
+    """
     section = config.supervised
-    values: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     under_way: deque[tuple[int, list[Call]]] = deque()
     for step in range(section.steps + _AHEAD):
         if step < section.steps:
@@ -55,7 +61,5 @@ def train_supervised(
         if under_way and (len(under_way) > _AHEAD or step >= section.steps):
             done, calls = under_way.popleft()
             numbers = trainers.supervised_result(calls)
-            divergence.saw(numbers, lr_setting="supervised.lr")
-            values = {f"supervised/{name}": value for name, value in numbers.items()}
-            progress.advance("supervised", done + 1, section.steps, values)
-    return values
+            after_step(done + 1, numbers)
+    return numbers
