@@ -108,7 +108,9 @@ def split_losses(
     masks = [sample.mask for sample in samples]
     batch = pack_micro_batch([s.tokens for s in samples], [s.response_length for s in samples], masks, cp=cp)
     columns = {
-        name: pack_response([poisoned(c[name], s.mask, seed) for s, c in held], batch, fill=torch.nan).double()
+        name: pack_response([poisoned(c[name], s.mask, seed) for s, c in held], batch, fill=torch.nan).to(
+            params[0].dtype
+        )
         for name in COLUMNS
     }
     inputs = batch.tokens[0], batch.position_ids[0]
@@ -141,15 +143,29 @@ def whole_losses(
 
 
 def assert_invariant(
-    oracle: ModuleType, loss_oracle: ModuleType, *, seed: int, count: int, cp: int, dp: int, layout: Any
+    oracle: ModuleType,
+    loss_oracle: ModuleType,
+    *,
+    seed: int,
+    count: int,
+    cp: int,
+    dp: int,
+    layout: Any,
+    dtype: torch.dtype = torch.float64,
+    tolerance: float = 1e-12,
 ) -> None:
+    """Compare the split in `dtype` with the whole in fp64, both from numbers that `dtype` holds exactly."""
     rng = random.Random(seed)
-    samples, params = oracle.random_samples(seed, count), oracle.parameters(seed)
-    columns = random_columns(samples, params, loss_oracle, seed)
+    samples, params = oracle.random_samples(seed, count), oracle.parameters(seed, dtype)
+    exact_params = [p.detach().double().requires_grad_() for p in params]
+    columns = [
+        {name: column.to(dtype).double() for name, column in whole.items()}
+        for whole in random_columns(samples, exact_params, loss_oracle, seed)
+    ]
     aggregation = rng.choice(["rollout_mean", "token_mean"])
     ids = {"rollout_ids": [s.rollout_id for s in samples]} if aggregation == "rollout_mean" else {}
     weights = sample_weights(aggregation, [int(s.mask.sum()) for s in samples], **ids)
-    whole = whole_losses(loss_oracle, params, samples, columns, weights)
+    whole = whole_losses(loss_oracle, exact_params, samples, columns, weights)
     split = {name: params[0].new_zeros(()) for name in whole}
     micro_batches: list[list[int]] = [[] for _ in range(dp * rng.randint(1, 3))]
     for i in range(count):
@@ -164,9 +180,9 @@ def assert_invariant(
         for part in simulate(cp, one_rank):
             split = {name: total + part[name] for name, total in split.items()}
     for name, expected in whole.items():
-        assert torch.allclose(split[name], expected, rtol=1e-12, atol=1e-12), name
-        exact = gradient(expected + 0 * params[0].sum(), params)
-        assert torch.allclose(gradient(split[name], params), exact, rtol=1e-12, atol=1e-12), name
+        assert torch.allclose(split[name].double(), expected, rtol=tolerance, atol=tolerance), name
+        exact = gradient(expected + 0 * exact_params[0].sum(), exact_params)
+        assert torch.allclose(gradient(split[name], params).double(), exact, rtol=tolerance, atol=tolerance), name
 
 
 @pytest.mark.parametrize("dp", [1, 2, 4])
@@ -174,6 +190,13 @@ def assert_invariant(
 def test_C2_every_loss_over_the_grid(oracle: ModuleType, loss_oracle: ModuleType, cp: int, dp: int) -> None:
     for layout in ("zigzag", "contiguous"):
         assert_invariant(oracle, loss_oracle, seed=100 * cp + dp, count=8, cp=cp, dp=dp, layout=layout)
+
+
+@pytest.mark.parametrize("cp", [1, 2, 4])
+def test_C2_every_loss_in_fp32(oracle: ModuleType, loss_oracle: ModuleType, cp: int) -> None:
+    assert_invariant(
+        oracle, loss_oracle, seed=cp, count=8, cp=cp, dp=2, layout="zigzag", dtype=torch.float32, tolerance=1e-6
+    )
 
 
 @settings(max_examples=15)

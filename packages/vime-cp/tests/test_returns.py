@@ -89,6 +89,10 @@ def test_arguments_are_left_alone_and_results_carry_no_graph() -> None:
     assert not result.advantages.requires_grad
     assert not result.returns.requires_grad
     assert not discounted_returns(rewards).requires_grad
+    batch = pack_micro_batch([torch.arange(4)], [2])
+    local = gae(torch.ones(1, requires_grad=True), torch.ones(4, requires_grad=True), batch)
+    assert not local.advantages.requires_grad
+    assert not local.returns.requires_grad
     assert torch.equal(rewards, torch.ones(2, 40))
     assert torch.equal(values, torch.ones(2, 40))
 
