@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vime_schedule._errors import ScheduleError
-from vime_schedule._planner._deal import deal, swap_bins
+from vime_schedule._planner._deal import deal, sort_rows, swap_bins
+from vime_schedule._planner._exact import FEW, search_exactly
 from vime_schedule._planner._exchange import Exchange
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._items import Items
@@ -41,15 +42,19 @@ def place_all(problem: Problem, classes: Sequence[Items], packed: Sequence[Grid]
 
 def _place(packed: Grid, items: Items, capacity: int, objective: str) -> Grid:
     """Deal packed rows to ranks and level the ranks."""
+    by_step = objective == "step"
+    if not by_step and len(items) <= FEW:
+        packed = sort_rows(search_exactly(packed, items, capacity, by_step=False))
     grid = deal(packed)
     ideal = max(sum(grid.costs) // grid.dp, max(items.costs))
     even = int(ideal * (1 + EVEN))
     swap_bins(grid, even, 2 * grid.dp)
     if max(grid.rank_costs()) <= even:
         return grid
-    if objective == "step":
+    if by_step:
         _level_ranks(grid, items, capacity, even, None)
-    elif objective == "balanced" and max(grid.rank_costs()) > ideal * (1 + BUYS):
+        return search_exactly(grid, items, capacity, by_step=True)
+    if objective == "balanced" and max(grid.rank_costs()) > ideal * (1 + BUYS):
         return _trade(grid, items, capacity, int(ideal * (1 + BUYS)))
     return grid
 
