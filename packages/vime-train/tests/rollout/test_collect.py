@@ -21,6 +21,7 @@ from vime_train.rollout import (
     Rollout,
     RolloutContext,
     RolloutError,
+    assemble,
     generate_rollouts,
 )
 
