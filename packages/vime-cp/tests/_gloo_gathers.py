@@ -16,6 +16,7 @@ from vime_cp import (
     ContextParallel,
     PackedMicroBatch,
     gather_responses,
+    gather_tokens,
     pack_micro_batch,
     sample_sums,
     sample_weights,
@@ -117,6 +118,16 @@ def ranks_with_nothing(cp: ContextParallel) -> float:
     return error.item()
 
 
+def tokens(samples: list[Any], cp: ContextParallel) -> float:
+    """Values at all tokens, with the gradient of partial losses."""
+    params = oracle.parameters()
+    expected = whole_gradient(sum(params[0][s.tokens].sum(1).exp().sum() ** 2 for s in samples), params[:1])
+    batch = pack(samples, cp)
+    gathered = gather_tokens(params[0][batch.tokens[0]].sum(1).exp(), batch, gradient="partial")
+    (torch.stack([x.sum() ** 2 for x in gathered]).sum() / cp.size).backward()
+    return (summed_gradient(params[:1]) - expected).abs().max().item()
+
+
 def rank_without_responses(cp: ContextParallel) -> float:
     """``torch.autograd.grad`` prunes what does not reach its inputs: a rank that scores nothing must not be pruned."""
     params = oracle.parameters()
@@ -167,6 +178,7 @@ def cases(layout: str) -> dict[str, Any]:
         "partial": partial_through_gather(samples, [[0, 3, 5], [], [1], [4, 2]], cp),
         "sums": partial_through_sums(samples, cp),
         "replicated": replicated(samples, cp),
+        "tokens": tokens(samples, cp),
         "nothing": ranks_with_nothing(cp),
         "graph": any(x.requires_grad for x in frozen),
         "collectives": collectives_of_one_gather(column),

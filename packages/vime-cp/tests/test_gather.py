@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from vime_cp import (
     ContextParallel,
     gather_responses,
+    gather_tokens,
     pack_micro_batch,
     pack_response,
     sample_sums,
@@ -165,6 +166,38 @@ def test_one_sample_is_gathered_as_it_was_sliced(split: dict[str, Any], total: i
     if total == response:
         expected[:1] = 0
     assert all(torch.equal(gathered, expected) for gathered in simulate(split["size"], rank))
+
+
+@given(split=splits)
+def test_tokens_are_gathered_as_they_were_packed(oracle: ModuleType, split: dict[str, Any]) -> None:
+    """Values at inputs, prompts included, and the gradient of partial losses through them."""
+    samples = oracle.random_samples(split["seed"], split["count"])
+    params = oracle.parameters()
+    whole = sum(params[0][s.tokens].sum(1).exp().sum() ** 2 for s in samples)
+
+    def rank(group: SimulatedGroup) -> torch.Tensor:
+        batch = pack(samples, group, split["layout"])
+        tokens = gather_tokens(batch.tokens[0], batch, gradient="none")
+        assert all(torch.equal(x, s.tokens) for x, s in zip(tokens, samples, strict=True))
+        gathered = gather_tokens(params[0][batch.tokens[0]].sum(1).exp(), batch, gradient="partial")
+        return torch.stack([x.sum() ** 2 for x in gathered]).sum() / group.size
+
+    loss = sum(simulate(split["size"], rank))
+    assert close(loss, whole)
+    assert close(gradients(loss, params), gradients(whole, params))
+
+
+@given(split=splits, total=st.integers(0, 40))
+def test_tokens_of_one_sample_are_gathered_as_they_were_sliced(split: dict[str, Any], total: int) -> None:
+    x = torch.arange(2 * total).view(total, 2)
+
+    def rank(group: SimulatedGroup) -> torch.Tensor:
+        cp = ContextParallel(rank=group.rank, size=group.size, layout=split["layout"], group=group)
+        return cp.gather_tokens(cp.slice_tokens(x, pad_value=-1), total, gradient="none")
+
+    assert all(torch.equal(gathered, x) for gathered in simulate(split["size"], rank))
+    with pytest.raises(ValueError, match="pass the part that slice_tokens cuts"):
+        ContextParallel(rank=0, size=2).gather_tokens(x.new_zeros(2 * total + 3), total)
 
 
 def test_several_columns_and_other_dtypes_share_one_gather() -> None:

@@ -5,7 +5,7 @@ from ._advantages._returns import Advantages, discounted_returns, generalized_ad
 from ._advantages._token_level import gae, reinforce_plus_plus_advantages, reinforce_plus_plus_baseline_advantages
 from ._aggregation import Aggregation, sample_weights
 from ._collectives import Gradient
-from ._columns import gather_responses, pack_response, pack_routed_experts, pack_tokens, unpack_response
+from ._columns import gather_responses, gather_tokens, pack_response, pack_routed_experts, pack_tokens, unpack_response
 from ._context_parallel import ContextParallel, Layout
 from ._finite import check_finite
 from ._group import Group
@@ -53,6 +53,7 @@ __all__ = [
     "entropy_bonus",
     "gae",
     "gather_responses",
+    "gather_tokens",
     "generalized_advantages",
     "grpo_advantages",
     "gspo_loss",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ._collectives import Gradient
+from ._collectives import Gradient, all_gather_rows
 from ._packing_checks import check_columns
 
 if TYPE_CHECKING:
@@ -148,6 +148,28 @@ def gather_responses(
     responses = micro_batch.responses
     values = responses.gather(local[responses.places], micro_batch.cp, gradient=gradient)
     return list(torch.split(values, list(micro_batch.response_lengths)))
+
+
+def gather_tokens(
+    local: Shaped[Tensor, "local ..."], micro_batch: PackedMicroBatch, *, gradient: Gradient
+) -> list[Shaped[Tensor, "total ..."]]:
+    """The values at all tokens of every sample, prompts too, on every rank, by one collective for the micro-batch.
+
+    Args:
+        local: one value per local place.
+        micro_batch: the micro-batch that ``local`` was computed on; all ranks call with theirs.
+        gradient: as for `gather_responses`.
+
+    >>> from vime_cp import gather_tokens, pack_micro_batch
+    >>> batch = pack_micro_batch([torch.tensor([5, 6, 7]), torch.tensor([8])], [2, 0], pad_multiple=8)
+    >>> gather_tokens(batch.tokens[0], batch, gradient="none")
+    [tensor([5, 6, 7]), tensor([8])]
+    """
+    _check_local("gather_tokens", local, micro_batch)
+    values = all_gather_rows(
+        local, micro_batch.cp, rows=micro_batch.token_rows, targets=micro_batch.token_index, gradient=gradient
+    )
+    return list(torch.split(values, list(micro_batch.total_lengths)))
 
 
 def _place(values: Sequence[Tensor], index: Tensor, fill: float) -> Tensor:

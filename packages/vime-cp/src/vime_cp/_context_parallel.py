@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 
-from ._collectives import Gradient
+from ._collectives import Gradient, all_gather_rows
 from ._group import Group, group_rank, group_size
 from ._integers import require_int, require_response_length, round_up
 from ._response_index import build_response_index
@@ -121,6 +121,33 @@ class ContextParallel:
             held = _clip(piece, 0, x.shape[0])
             parts += [x[held.start : held.stop], x.new_full((len(piece) - len(held), *x.shape[1:]), pad_value)]
         return torch.cat(parts)
+
+    def gather_tokens(
+        self, x_local: Shaped[Tensor, "local ..."], total_length: int, *, gradient: Gradient = "partial"
+    ) -> Shaped[Tensor, "total ..."]:
+        """Values of all tokens, on every rank, from each rank's part as `slice_tokens` cuts it.
+
+        Args:
+            x_local: this rank's values, padding included.
+            total_length: tokens of prompt and response.
+            gradient: as for `gather_response`.
+
+        Raises:
+            ValueError: ``x_local`` does not have `local_length` entries.
+        """
+        if x_local.dim() == 0 or x_local.shape[0] != self.local_length(total_length):
+            raise ValueError(
+                f"gather_tokens: x_local has shape {tuple(x_local.shape)} but rank {self.rank} of {self.size} stores "
+                f"{self.local_length(total_length)} of {total_length} tokens: pass the part that slice_tokens cuts"
+            )
+        if total_length == 0:
+            return x_local
+        total = torch.tensor([total_length])
+        stream = build_stream(total, self, pad_multiple=1)
+        sequence, position = stream.places()
+        targets = torch.where((sequence == 0) & (position < total_length), position, -1).to(x_local.device)
+        rows = stream.token_rows(total).to(x_local.device)
+        return all_gather_rows(x_local, self, rows=rows, targets=targets, gradient=gradient)
 
     def slice_response(
         self, x: Shaped[Tensor, "response ..."], total_length: int, response_length: int

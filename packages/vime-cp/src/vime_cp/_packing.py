@@ -46,6 +46,7 @@ class PackedMicroBatch:
         sample_index: the sample at each place ``[local]``, -1 for padding.
         token_index: the token at each place within the concatenation of all samples' tokens ``[local]``, -1 for
             padding.
+        token_rows: for every token of all samples, its row in the ranks' concatenated places; ``[total]``.
         cu_seqlens: boundaries of the *full* padded sequences over all CP ranks, int32 ``[samples + 1]``, one more when
             trailing padding forms a sequence of its own; for ``cu_seqlens_q`` and ``cu_seqlens_kv``, and their
             padded forms.
@@ -62,6 +63,7 @@ class PackedMicroBatch:
     mask: Float[Tensor, " local"]
     sample_index: Int64[Tensor, " local"]
     token_index: Int64[Tensor, " local"]
+    token_rows: Int64[Tensor, " total"]
     cu_seqlens: Int32[Tensor, " boundaries"]
     max_seqlen: int
     total_lengths: tuple[int, ...]
@@ -132,6 +134,7 @@ def pack_micro_batch(
         mask=_flat_mask(response_lengths, loss_masks, device)[responses.at_place.to(device)],
         sample_index=torch.where(token_index < 0, -1, sequence),
         token_index=token_index,
+        token_rows=stream.token_rows(total),
         cu_seqlens=boundaries.to(torch.int32),
         max_seqlen=int((boundaries[1:] - boundaries[:-1]).max()),
         total_lengths=tuple(total.tolist()),

@@ -73,6 +73,13 @@ class Stream:
         rank = torch.where(second, 2 * self.cp.size - 1 - number, number)
         return rank, start // self.cp.size + second * chunk + position % chunk
 
+    def token_rows(self, total_lengths: Int64[Tensor, " samples"]) -> Int64[Tensor, " total"]:
+        """Where each token of all samples stands in the concatenation of all ranks' places."""
+        sample = torch.repeat_interleave(total_lengths)
+        position = torch.arange(len(sample)) - (total_lengths.cumsum(0) - total_lengths)[sample]
+        rank, place = self.owners(sample, position)
+        return rank * self.local_length + place
+
     def _chunks(self) -> Int64[Tensor, " sequences"]:
         return (self.starts[1:] - self.starts[:-1]) // (2 * self.cp.size)
 
