@@ -197,6 +197,33 @@ def test_a_broken_model_directory_is_told(tmp_path: Path, text: str | None, mess
     assert message in refuse(f"model.path={str(tmp_path)!r}")
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "rollout.function",
+        "rollout.reward",
+        "rollout.group_reward",
+        "rollout.group_filter",
+        "rollout.sample_filter",
+        "algorithm.advantage_function",
+        "data.source",
+    ],
+)
+def test_import_paths_are_followed_at_launch(key: str) -> None:
+    assert f"{key} = 'no.such:thing': there is no module 'no'" in refuse(f"{key}=no.such:thing")
+
+
+def test_functions_that_cannot_take_the_call_are_refused_at_launch() -> None:
+    text = refuse("algorithm.advantage_function=os:getcwd")
+    assert "algorithm.advantage_function = 'os:getcwd' takes (); it is called as (rollouts, section)" in text
+    assert "tracking.sinks = 'os:getcwd' takes ()" in refuse("tracking.sinks=['os:getcwd']")
+
+
+def test_rewards_come_from_one_place() -> None:
+    text = refuse("rollout.reward_url=http://localhost:1/", "rollout.reward=vime_train.rollout.filters:reward_varies")
+    assert "rollout.reward and rollout.reward_url are set: rewards come from one of them" in text
+
+
 def test_all_problems_come_at_once() -> None:
     assert len(refuse("layout.tp=3", "model.head_dim=16", "train.global_batch_size=1000").splitlines()) == 5
 

@@ -1,12 +1,14 @@
 """Everything that is checked before Ray or torch start.
 
 Always true of a configuration that passes: the model divides by the layout, the machine has the room, the batch
-arithmetic works for every length that can arise, native fields exist and fit, and the packages are installed.
+arithmetic works for every length that can arise, native fields exist and fit, import paths lead to functions that can
+be called, and the packages are installed.
 All problems are told at once, each with its numbers and its remedy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from vime_train.config._batch_checks import batch_problems
@@ -15,6 +17,7 @@ from vime_train.config._errors import ConfigError
 from vime_train.config._layout_checks import layout_problems
 from vime_train.config._machine import NEEDED_MODULES, Machine
 from vime_train.config._native import native_problems
+from vime_train.config._plugin_checks import plugin_problems
 from vime_train.config._shape import ModelShape
 
 if TYPE_CHECKING:
@@ -29,7 +32,15 @@ def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -
         *batch_problems(config, shape),
         *engine_problems(config, shape),
         *native_problems(config),
+        *plugin_problems(config),
+        *_rewards(config),
     ]
+
+
+def _rewards(config: RunConfig) -> Iterator[str]:
+    given = [name for name in ("reward", "group_reward", "reward_url") if getattr(config.rollout, name) is not None]
+    if len(given) > 1:
+        yield f"rollout.{' and rollout.'.join(given)} are set: rewards come from one of them, remove the others."
 
 
 def check_launch(config: RunConfig, *, machine: Machine | None = None, vocab_size: int | None = None) -> None:

@@ -25,10 +25,18 @@ class calling:  # noqa: N801  # a context manager reads as a verb
     vime_train.plugins._calling.PluginCallError: rollout.reward = 'my:reward' raised ZeroDivisionError: ...
     """
 
-    def __init__(self, name: str, given: Callable[[], str], error: Callable[[str], RunError] = PluginCallError) -> None:
+    def __init__(
+        self,
+        name: str,
+        given: Callable[[], str] | None = None,
+        error: Callable[[str], RunError] = PluginCallError,
+        *,
+        unchanged: type[Exception] = RunError,
+    ) -> None:
         self._name = name
         self._given = given
         self._error = error
+        self._unchanged = (RunError, unchanged)
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -36,9 +44,9 @@ class calling:  # noqa: N801  # a context manager reads as a verb
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, RunError):
-            where = _place(trace)
-            message = f"{self._name} raised {type(error).__name__}: {error}{where}; given {self._given()}."
+        if isinstance(error, Exception) and not isinstance(error, self._unchanged):
+            given = f"; given {self._given()}" if self._given else ""
+            message = f"{self._name} raised {type(error).__name__}: {error}{_place(trace)}{given}."
             raise self._error(message) from error
 
 

@@ -10,6 +10,7 @@ import importlib
 from difflib import get_close_matches
 
 from vime_train._errors import RunError
+from vime_train.plugins._calling import calling
 
 
 class PluginError(RunError, ValueError):
@@ -26,7 +27,8 @@ def resolve(path: str, *, key: str) -> object:
     if not separator or not module_name or not name:
         raise PluginError(f"{key} = {path!r} is not an import path: write `package.module:name`.")
     try:
-        module = importlib.import_module(module_name)
+        with calling(f"{key} = {path!r}: importing {module_name!r}", error=PluginError, unchanged=ModuleNotFoundError):
+            module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise PluginError(

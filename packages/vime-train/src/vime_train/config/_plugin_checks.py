@@ -1,0 +1,37 @@
+"""Launch checks of extension points: every import path leads to a callable that takes the call it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from vime_train.plugins import CONTRACTS, PluginError, load, resolve
+
+if TYPE_CHECKING:
+    from vime_train.config._sections import RunConfig
+
+
+def plugin_problems(config: RunConfig) -> Iterator[str]:
+    """One sentence per import path that cannot be used."""
+    for key, path in _paths(config):
+        try:
+            if key in CONTRACTS:
+                load(path, CONTRACTS[key])
+            else:
+                resolve(path, key=key)
+        except PluginError as error:
+            yield str(error)
+
+
+def _paths(config: RunConfig) -> Iterator[tuple[str, str]]:
+    named = {
+        "data.source": config.data.source,
+        "rollout.function": config.rollout.function,
+        "rollout.reward": config.rollout.reward,
+        "rollout.group_reward": config.rollout.group_reward,
+        "rollout.group_filter": config.rollout.group_filter,
+        "rollout.sample_filter": config.rollout.sample_filter,
+        "algorithm.advantage_function": config.algorithm.advantage_function,
+    }
+    yield from ((key, path) for key, path in named.items() if path is not None)
+    yield from (("tracking.sinks", path) for path in config.tracking.sinks)
