@@ -49,7 +49,7 @@ def test_a_missing_name_comes_with_the_nearest() -> None:
 
 def test_a_module_that_misses_a_package_is_told(module: Callable[[str], str]) -> None:
     name = module("import a_package_that_nobody_has\n")
-    with pytest.raises(PluginError, match=rf"'{name}' imports 'a_package_that_nobody_has': install it"):
+    with pytest.raises(PluginError, match=rf"importing '{name}' needs 'a_package_that_nobody_has': install it"):
         resolve(f"{name}:x", key="x")
 
 
