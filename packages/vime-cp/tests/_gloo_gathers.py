@@ -118,6 +118,17 @@ def ranks_with_nothing(cp: ContextParallel) -> float:
     return error.item()
 
 
+def replicated_sums(samples: list[Any], cp: ContextParallel) -> float:
+    params = oracle.parameters()
+    whole = sum((oracle.response_log_probs(params, s) * s.mask).sum() ** 2 for s in samples)
+    expected = whole_gradient(whole, params)
+    batch = pack(samples, cp)
+    new = local_log_probs(params, batch)
+    sums = sample_sums(new, batch.mask, batch.sample_index, batch.num_samples, cp=cp, gradient="replicated")
+    (sums**2).sum().backward()
+    return (summed_gradient(params) - expected).abs().max().item()
+
+
 def tokens(samples: list[Any], cp: ContextParallel) -> float:
     """Values at all tokens, with the gradient of partial losses."""
     params = oracle.parameters()
@@ -178,6 +189,7 @@ def cases(layout: str) -> dict[str, Any]:
         "partial": partial_through_gather(samples, [[0, 3, 5], [], [1], [4, 2]], cp),
         "sums": partial_through_sums(samples, cp),
         "replicated": replicated(samples, cp),
+        "replicated_sums": replicated_sums(samples, cp),
         "tokens": tokens(samples, cp),
         "nothing": ranks_with_nothing(cp),
         "graph": any(x.requires_grad for x in frozen),

@@ -136,6 +136,22 @@ def test_slime_1748_a_replicated_loss_is_not_counted_once_per_rank(oracle: Modul
     assert close(gradients(sum(partial), params), size * expected), "the declared semantics must differ"
 
 
+@pytest.mark.parametrize("gradient", ["partial", "replicated"])
+def test_sample_sums_have_the_gradient_that_was_declared(oracle: ModuleType, gradient: Any) -> None:
+    """Every rank computes the same loss of the sums: replicated is its gradient, partial counts it once per rank."""
+    samples = oracle.random_samples(4, 4)
+    params = oracle.parameters()
+    whole = sum((oracle.response_log_probs(params, s) * s.mask).sum() ** 2 for s in samples)
+
+    def rank(group: SimulatedGroup) -> torch.Tensor:
+        batch = pack(samples, group, "zigzag")
+        new = local_log_probs(oracle, params, batch)
+        return (sample_sums(new, batch.mask, batch.sample_index, 4, cp=batch.cp, gradient=gradient) ** 2).sum()
+
+    times = 1 if gradient == "replicated" else 3
+    assert close(gradients(sum(simulate(3, rank)), params), times * gradients(whole, params))
+
+
 @pytest.mark.parametrize("size", [1, 2, 8])
 def test_C4_a_gather_that_needs_no_gradient_carries_no_graph(oracle: ModuleType, size: int) -> None:
     samples = oracle.random_samples(5, 3)

@@ -19,6 +19,7 @@ def test_gathers_over_processes(run_ranks: Callable[..., list[Any]], world_size:
             )
             assert result["sums"] < 1e-12
             assert result["replicated"] < 1e-12
+            assert result["replicated_sums"] < 1e-10
             assert result["tokens"] < 1e-10
             assert result["nothing"] < 1e-12, "slime #2123: ranks disagreed whether the collective had a backward"
             assert result["graph"] is False

@@ -57,7 +57,7 @@ def sample_weights(
         count_masked: whether units without an unmasked token count in the number of units G.
 
     Returns:
-        fp64 weights on the device of ``mask_sums``; 0 for samples of fully masked units.
+        fp64 weights on the device of ``mask_sums``; 0 for samples without an unmasked token.
 
     Raises:
         ValueError: ids of the wrong number or None, negative or non-finite mask sums, a missing or unused argument.
@@ -73,8 +73,10 @@ def sample_weights(
     if kind is Aggregation.CONSTANT and constant is not None:
         return _where_positive(sums, torch.full_like(sums, 1.0 / constant))
     units = _units(kind, len(sums), rollout_ids, prompt_ids).to(sums.device)
+    if not len(sums):
+        return sums
     unit_sums = sums.new_zeros(len(sums)).index_add(0, units, sums)
-    num_units = (units.max() + 1 if count_masked else (unit_sums > 0).sum()) if len(sums) else sums.sum()
+    num_units = units.max() + 1 if count_masked else (unit_sums > 0).sum()
     return _where_positive(sums, 1.0 / (num_units * unit_sums[units]))
 
 

@@ -1,10 +1,11 @@
-"""Where each position of a sample lives under context parallelism (CP): integer arithmetic and slicing, no collective.
+"""Where each position of a sample lives under context parallelism (CP), and slices and gathers of one sample.
 
 Laws
 - Over the ranks of a layout every position is held by exactly one rank.
 - A response token is scored where its *predecessor* lives, since that position's logits predict it. Over the ranks
   every response token that has a predecessor is scored exactly once.
-- What a rank holds depends on its arguments alone, so all ranks can be examined in one process.
+- What a rank holds depends on its arguments alone, so all ranks can be examined in one process; only gathers
+  communicate.
 
 Zigzag cuts a sample, padded to ``2 * size * c`` positions, into ``2 * size`` chunks of ``c``; rank ``r`` holds
 chunks ``r`` and ``2 * size - 1 - r``, which gives every rank the same causal-attention work. Contiguous gives rank
@@ -115,6 +116,9 @@ class ContextParallel:
         Args:
             x: one entry per token of one sample.
             pad_value: what stands at positions beyond the sample.
+
+        >>> ContextParallel(rank=0, size=2).slice_tokens(torch.arange(10), pad_value=-1)
+        tensor([ 0,  1,  2,  9, -1, -1])
         """
         parts = []
         for piece in self._pieces(x.shape[0]):
@@ -156,6 +160,9 @@ class ContextParallel:
 
         Raises:
             ValueError: ``x`` does not have ``response_length`` entries.
+
+        >>> [ContextParallel(rank=r, size=2).slice_response(torch.arange(8), 16, 8).tolist() for r in range(2)]
+        [[5, 6, 7], [0, 1, 2, 3, 4]]
         """
         ranges = self.logit_ranges(total_length, response_length)
         if x.shape[0] != response_length:
