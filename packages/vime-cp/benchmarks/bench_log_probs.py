@@ -7,11 +7,12 @@ Memory is what a fresh process's peak resident size grows by during one forward 
 from __future__ import annotations
 
 import argparse
-import resource
+import re
 import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -66,10 +67,16 @@ def peak_growth(dtype: str, name: str, *, entropy: bool) -> float:
     logits, targets = make_inputs(dtype)
     small = torch.zeros(64, VOCAB, dtype=DTYPES[dtype], requires_grad=True)
     FUNCTIONS[name](small, targets[:64], entropy=entropy).backward()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_resident_bytes()
     FUNCTIONS[name](logits, targets, entropy=entropy).backward()
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return (after - before) * 1024 / logits.nbytes
+    return (peak_resident_bytes() - before) / logits.nbytes
+
+
+def peak_resident_bytes() -> int:
+    """Largest resident size of this process so far (Linux)."""
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match is not None
+    return int(match[1]) * 1024
 
 
 def measured_apart(dtype: str, name: str, *, entropy: bool) -> float:

@@ -50,19 +50,19 @@ def log_probs_and_entropy(
     """Score each row's target under softmax(logits / temperature), and measure the entropy of that distribution.
 
     Args:
-        logits: This rank's slice of the vocabulary; any floating type, never copied whole.
-        targets: Ids in the whole vocabulary. An id that no rank (or more than one) owns scores NaN.
-        group: The TP group over which the vocabulary is sharded; None where it is whole.
-        vocab_start: Id of this rank's first column; by default all ranks hold equally many.
+        logits: this rank's slice of the vocabulary; any floating type, never copied whole.
+        targets: ids in the whole vocabulary. An id that no rank (or more than one) owns scores NaN.
+        group: the TP group over which the vocabulary is sharded; None where it is whole.
+        vocab_start: id of this rank's first column; by default all ranks hold equally many.
         temperature: Divides the logits, as the sampler did; greater than 0.
-        chunk_size: Most rows processed at once; fewer are taken where the memory law needs it.
+        chunk_size: most rows processed at once; fewer are taken where the memory law needs it.
         entropy: True for a differentiable entropy, "no_grad" for one that is only reported.
         keep_mask: True at the entries a top-p or top-k sampler could pick. Log-probabilities are normalised over
             those and the target; entropy is always that of the whole distribution.
-        mask: True at positions that count; elsewhere values and gradients are exactly 0.
+        mask: not 0 at positions that count; elsewhere values and gradients are exactly 0.
 
     Raises:
-        ValueError: shapes, types or devices that do not fit, before any collective.
+        ValueError: shapes, dtypes or devices that do not fit, or options out of range; before any collective.
 
     log p(t) = z_t - log sum exp z and H = -sum p log p, z = logits / temperature. The gradients are
     d log p / dz = onehot(t) - p and dH/dz = -p (log p + H); vocabulary sharding after Megatron-LM (arXiv:1909.08053).
@@ -89,7 +89,7 @@ def log_probs_and_entropy(
 
 
 def _with_targets(keep_mask: Tensor | None, targets: Tensor, start: int) -> Tensor | None:
-    """Return the keep mask with every target kept: a sampled token has a probability, whatever the filter says now."""
+    """The keep mask with every target kept: a sampled token has a probability, whatever the filter says now."""
     if keep_mask is None:
         return None
     columns = targets - start

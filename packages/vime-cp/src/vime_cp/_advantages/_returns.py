@@ -120,7 +120,7 @@ def generalized_advantages(
     errors = rewards - values
     errors[:, :-1].add_(values[:, 1:], alpha=gamma)
     advantages = discounted_suffix_sums(errors, gamma * lam)
-    returns = advantages + values
+    returns = torch.add(advantages, values, out=errors)  # fresh memory costs more than the sum
     if steps is not None:
         advantages, returns = steps.apart(advantages), steps.apart(returns)
     return Advantages(advantages=advantages, returns=returns)
