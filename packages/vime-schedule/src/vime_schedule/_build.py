@@ -12,6 +12,7 @@ from vime_schedule._layout import ParallelLayout
 from vime_schedule._oversize import Oversize, find_oversize
 from vime_schedule._planner._families import plan_families
 from vime_schedule._planner._problem import Problem
+from vime_schedule._planner._seats import seat_ranks
 from vime_schedule._planner._step_plan import plan_step
 from vime_schedule._samples import check_total_lengths, evaluate_costs, number_by_appearance
 from vime_schedule._schedule import Schedule
@@ -112,7 +113,7 @@ def build_dp_schedule(
         total_lengths=lengths,
         rollouts=tuple(everyone) if rollouts is None else rollouts,
         signatures=kinds,
-        steps=tuple(steps),
+        steps=tuple(seat_ranks(steps, layout.dp) if len(steps) > 1 else steps),
         dropped=tuple(sorted(dropped)),
         oversize=tuple(position for position in long if position not in dropped),
     )

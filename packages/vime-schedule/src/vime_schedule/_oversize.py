@@ -33,7 +33,7 @@ def find_oversize(
     if policy == "error":
         raise ScheduleError(
             f"{len(long)} samples exceed the budget, first the one at position {long[0]}: {lengths[long[0]]} tokens "
-            f"take {shares[long[0]]} of {capacity} with padding ({batching}): raise the budget to {max(shares)}, or choose "
-            "oversize='alone' or 'drop'."
+            f"take {shares[long[0]]} of {capacity} with padding ({batching}): raise the budget to {max(shares)}, or "
+            "choose oversize='alone' or 'drop'."
         )
     return long

@@ -45,7 +45,7 @@ def pack_class(problem: Problem, items: Items, num_rows: int) -> Grid | None:
     full = len(items) // dp
     grid = pack_rows(items, dp, full, capacity) if full else None
     alone = Grid.of([[item] for item in range(len(items))], items, dp).padded(num_rows)
-    return grid.padded(num_rows) if grid is not None and grid.lockstep() <= alone.lockstep() else alone
+    return grid.padded(num_rows) if grid is not None and grid.lockstep() < alone.lockstep() else alone
 
 
 def class_capacity(problem: Problem, items: Items, num_rows: int) -> int:
