@@ -45,7 +45,13 @@ class ForwardRankSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardSchedule:
-    """A forward-only plan; `ranks[r]` is what DP rank r runs."""
+    """A plan for a pass without gradients.
+
+    Args:
+        layout: the ranks it was made for.
+        batching: the bound on each micro-batch of the pass.
+        ranks: what each DP rank runs.
+    """
 
     layout: ParallelLayout
     batching: Batching
