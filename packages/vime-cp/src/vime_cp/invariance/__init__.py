@@ -8,7 +8,7 @@ a shell.
 
 from ._case import Case, SampleSpec, Split
 from ._check import check
-from ._evaluate import Combine
+from ._evaluate import Combine, LossFunction
 from ._laws import LAWS, Law
 from ._report import Failure, LawResult, Report
 from ._shard import Shard, Step
@@ -20,6 +20,7 @@ __all__ = [
     "Failure",
     "Law",
     "LawResult",
+    "LossFunction",
     "Report",
     "SampleSpec",
     "Shard",

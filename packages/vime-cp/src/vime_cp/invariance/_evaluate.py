@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 
@@ -13,14 +14,13 @@ from ._draw import draw_columns, poisoned
 from ._shard import COLUMNS, Shard, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
     from ._case import Case, SampleSpec, Split
 
-    LossFunction = Callable[[Shard], Any]
-
+LossFunction: TypeAlias = Callable[[Shard], Any]
 Combine = Literal["sum", "mean", "megatron", "megatron_per_token"]
 
 DIFFERENTIATED = ("log_probs", "entropy", "values")
