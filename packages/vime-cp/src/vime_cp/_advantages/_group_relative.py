@@ -48,7 +48,7 @@ def grpo_advantages(
         ValueError: rewards that are not one finite number per sample, ids of another number or None, samples of one
             rollout that differ in reward or group.
 
-    Source: GRPO, arXiv:2402.03300, section 4.1.2; Dr.GRPO, arXiv:2503.20783, section 3.2.
+    Source: GRPO, arXiv:2402.03300, section 4.1.2; Dr.GRPO, arXiv:2503.20783, section 3.
 
     >>> from vime_cp import grpo_advantages
     >>> grpo_advantages([0.0, 1.0, 5.0], group_ids=["a", "a", "b"], divide_by_std=False)
@@ -87,7 +87,7 @@ def rloo_advantages(
 
     Arguments and errors are those of `grpo_advantages`.
 
-    Source: RLOO, arXiv:2402.14740, section 2.3: r_i - sum_{j != i} r_j / (n - 1) = n / (n - 1) (r_i - mean).
+    Source: RLOO, arXiv:2402.14740: r_i - sum_{j != i} r_j / (n - 1) = n / (n - 1) (r_i - mean).
 
     >>> from vime_cp import rloo_advantages
     >>> rloo_advantages([0.0, 2.0], group_ids=[7, 7])

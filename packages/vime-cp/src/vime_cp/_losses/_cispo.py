@@ -35,7 +35,7 @@ def cispo_loss(
     Raises:
         ValueError: shapes, dtypes or devices that differ, or negative clips.
 
-    Source: MiniMax-M1, arXiv:2506.13585, eq. 4 and 5.
+    Source: MiniMax-M1, arXiv:2506.13585, equations 4 and 5.
 
     >>> from vime_cp import cispo_loss
     >>> cispo_loss(torch.tensor([-1.0]), torch.tensor([-1.5]), torch.tensor([2.0]), clip_high=0.2).loss

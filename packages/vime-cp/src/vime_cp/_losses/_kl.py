@@ -43,7 +43,7 @@ def kl(
         ValueError: shapes, dtypes or devices that differ, or an unknown estimator.
 
     Sources: J. Schulman, "Approximating KL Divergence", 2020; importance-weighted form: DeepSeek-V3.2,
-    arXiv:2512.02556, eq. 7.
+    arXiv:2512.02556, "Unbiased KL Estimate".
 
     >>> from vime_cp import kl
     >>> kl(torch.tensor([-1.0, -2.0]), torch.tensor([-1.5, -2.0]), "k1")

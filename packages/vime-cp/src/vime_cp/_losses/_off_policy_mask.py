@@ -46,7 +46,7 @@ def off_policy_sequence_mask(
     Raises:
         ValueError: shapes, dtypes or devices that differ, or a delta below 0; before the collective.
 
-    Source: DeepSeek-V3.2, arXiv:2512.02556, section 3.1, "Off-Policy Sequence Masking".
+    Source: DeepSeek-V3.2, arXiv:2512.02556, "Off-Policy Sequence Masking".
 
     >>> from vime_cp import off_policy_sequence_mask
     >>> new, old, sample_index = torch.tensor([-2.0, -1.0, -2.0]), torch.full((3,), -1.0), torch.tensor([0, 0, 1])

@@ -3,6 +3,7 @@
 Laws
 - Every token's loss depends on that token alone, so no split can change it.
 - Masked positions have loss 0 and gradient 0, whatever their inputs are.
+- Beyond exp(+-20) a ratio is held constant: it could only overflow, and inf * 0 is NaN.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def policy_loss(
     Raises:
         ValueError: shapes, dtypes or devices that differ, or clips out of range.
 
-    Sources: PPO, arXiv:1707.06347, eq. 7; DAPO, arXiv:2503.14476, eq. 10; dual clip, arXiv:1912.09729, eq. 5.
+    Sources: PPO, arXiv:1707.06347, equation 7; clip-higher: DAPO, arXiv:2503.14476, section 3.1; dual clip: Ye et al.,
+    arXiv:1912.09729.
 
     >>> from vime_cp import policy_loss
     >>> result = policy_loss(torch.tensor([0.5, 0.0]), torch.zeros(2), torch.tensor([1.0, 1.0]))
