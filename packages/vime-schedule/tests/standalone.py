@@ -1,4 +1,4 @@
-"""A script for an environment that holds vime-schedule and nothing else: it plans, and only the standard library comes along.
+"""A script for an environment with vime-schedule alone: it plans, and only the standard library comes along.
 
 Run as `python -I standalone.py`; `nox -s standalone` does, on every Python found.
 """
