@@ -69,7 +69,7 @@ def test_docstring_examples(name: str) -> None:
 
 
 def test_every_public_name_has_an_example_or_is_a_plain_record() -> None:
-    """Functions and cost models show a call, records are explained field by field, extension points method by method."""
+    """Functions and cost models show a call, records explain their fields, extension points their methods."""
     for name in vime_schedule.__all__:
         value = getattr(vime_schedule, name)
         if inspect.isabstract(value):

@@ -205,6 +205,16 @@ def test_activations_in_flight_fall_along_the_pipeline() -> None:
     assert [timeline.peak_in_flight(stage) for stage in range(4)] == [4, 3, 2, 1]
 
 
+def test_inference_holds_no_activations() -> None:
+    timeline = simulate([1.0] * 8, layout=ParallelLayout(pp=4), forward_only=True)
+    assert [timeline.peak_in_flight(stage) for stage in range(4)] == [0, 0, 0, 0]
+
+
+def test_micro_batches_that_cost_nothing_leave_no_bubble() -> None:
+    timeline = simulate([0.0, 0.0], layout=ParallelLayout(pp=2))
+    assert (timeline.makespan, timeline.bubble_fraction) == (0.0, 0.0)
+
+
 @given(st.lists(st.floats(0.01, 100.0), min_size=8, max_size=8), st.integers(2, 50))
 def test_makespan_scales_with_the_costs(costs: list[float], factor: int) -> None:
     scaled = pipeline_makespan([cost * factor for cost in costs], pp=4)

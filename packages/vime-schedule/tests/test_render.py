@@ -187,6 +187,14 @@ def test_picked_ranks_hold_the_slowest_and_the_fastest(costs: list[float], limit
     assert min(costs[rank] for rank in picked) == min(costs)
 
 
+def test_plans_that_cost_nothing_draw_too() -> None:
+    schedule = planned(layout=ParallelLayout(dp=2, pp=2), cost=lambda length: 0)
+    assert "0.0%" in " ".join(as_xml(plan_page(schedule)).itertext())
+    assert plan_lines(schedule.steps[0], width=80)
+    timeline = simulate(schedule.steps[0].costs[0], layout=schedule.layout)
+    assert "100.0%" in plain(timeline_lines(timeline, width=80)[0])
+
+
 def test_fixed_size_batches_draw_too() -> None:
     schedule = build_dp_schedule(
         [5, 6, 7, 8], layout=ParallelLayout(dp=2), batching=FixedSize(micro_batch_size=2), global_batch_size=4

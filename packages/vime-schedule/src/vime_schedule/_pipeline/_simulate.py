@@ -4,7 +4,7 @@ Laws
 - A stage runs its operations one at a time, in the order of `_pipeline_order`, each as soon as its input has arrived.
 - A forward needs the same micro-batch's forward one model chunk earlier; a backward needs its backward one chunk later,
   and on the last chunk its forward. Chunk c of stage s is chunk `c * pp + s` of the model.
-- `makespan >= busy(s)` for every stage s, and `bubble_fraction = 1 - mean busy / makespan`.
+- `makespan >= busy(s)` for every stage s, and `bubble_fraction = 1 - mean busy / makespan`, 0 for no work at all.
 """
 
 from __future__ import annotations
@@ -49,16 +49,20 @@ class PipelineTimeline:
     @property
     def bubble_fraction(self) -> float:
         """Share of the makespan an average stage idles, 0 to 1."""
-        busy = math.fsum(map(self.busy, range(len(self.stages))))
-        return 1.0 - busy / (len(self.stages) * self.makespan)
+        return 1.0 - math.fsum(map(self.busy_fraction, range(len(self.stages)))) / len(self.stages)
 
     def busy(self, stage: int) -> float:
         """Time that `stage` computes."""
         return math.fsum(slot.end - slot.start for slot in self.stages[stage])
 
+    def busy_fraction(self, stage: int) -> float:
+        """Share of the makespan that `stage` computes, 0 to 1; 1 when nothing costs anything."""
+        return self.busy(stage) / self.makespan if self.makespan else 1.0
+
     def peak_in_flight(self, stage: int) -> int:
-        """Most (chunk, micro-batch) pairs whose activations `stage` holds at once, waiting for their backward."""
-        return max(accumulate(-1 if slot.operation.backward else 1 for slot in self.stages[stage]))
+        """Most (chunk, micro-batch) pairs whose activations `stage` holds at once for backward; 0 in inference."""
+        changes = [-1 if slot.operation.backward else 1 for slot in self.stages[stage]]
+        return max(accumulate(changes)) if min(changes) < 0 else 0
 
 
 def simulate(

@@ -18,7 +18,7 @@ def timeline_chart(timeline: PipelineTimeline) -> Chart:
     """Return the Gantt chart; above 6000 operations boxes lose their tooltips and numbers."""
     stages = len(timeline.stages)
     height, gap = (26.0, 6.0) if stages <= 16 else (12.0, 3.0)
-    scale = (WIDTH - LEFT - RIGHT) / timeline.makespan
+    scale = (WIDTH - LEFT - RIGHT) / (timeline.makespan or 1.0)
     bottom = TOP + stages * (height + gap) - gap
     parts = []
     for quarter in range(5):
@@ -30,7 +30,7 @@ def timeline_chart(timeline: PipelineTimeline) -> Chart:
         y = TOP + stage * (height + gap)
         middle = y + height / 2 + 4
         parts.append(label(LEFT - 8, middle, f"stage {stage}", "muted", "end"))
-        parts.append(label(WIDTH - RIGHT + 8, middle, f"{100 * timeline.busy(stage) / timeline.makespan:.1f}%", "end"))
+        parts.append(label(WIDTH - RIGHT + 8, middle, f"{100 * timeline.busy_fraction(stage):.1f}%", "end"))
         parts.append(rect(LEFT, y, WIDTH - LEFT - RIGHT, height, "idle"))
         parts += _paths(slots, y, height, scale) if many else _boxes(slots, stage, y, height, scale)
     keys = [("f0", "forward"), ("b0", "backward"), ("idle", "idle")]

@@ -19,8 +19,8 @@ def timeline_lines(timeline: PipelineTimeline, *, width: int) -> list[Line]:
     room = max(8, width - label - 2 - len(" 100.0%"))
     lines: list[Line] = []
     for stage, slots in enumerate(timeline.stages):
-        busy = f"{100 * timeline.busy(stage) / timeline.makespan:6.1f}%"
-        cells = _row(slots, room, timeline.makespan)
+        busy = f"{100 * timeline.busy_fraction(stage):6.1f}%"
+        cells = _row(slots, room, timeline.makespan or 1.0)
         lines.append([(f"stage {stage} ".rjust(label), "dim"), ("│", "dim"), *cells, ("│", "dim"), (busy, "")])
     return lines
 
