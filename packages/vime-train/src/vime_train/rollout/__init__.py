@@ -1,7 +1,7 @@
 """From prompts to training samples: generation, rewards, filters, and the plan, all before any trainer is involved."""
 
 from vime_train.rollout._advantages import batch_advantages
-from vime_train.rollout._assemble import IterationBatch, assemble
+from vime_train.rollout._assemble import IterationBatch, assemble, warm_up
 from vime_train.rollout._batch import RankBatch
 from vime_train.rollout._check import RolloutError, check_rollouts
 from vime_train.rollout._collect import Collected, Collector
@@ -53,4 +53,5 @@ __all__ = [
     "split_zero_variance",
     "step_sizes",
     "supervised_batches",
+    "warm_up",
 ]

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-
 from vime_train.plugins import CONTRACTS, PluginCallError, calling, load
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-
 from vime_train.rollout._advantages import batch_advantages, surviving_share
 from vime_train.rollout._batch import RankBatch
 from vime_train.rollout._groups import split_zero_variance
@@ -63,6 +62,11 @@ def assemble(rollouts: Sequence[Rollout], config: RunConfig, *, iteration: int) 
         rank_batches=cut(samples, per_sample, weights, schedule),
         metrics=batch_metrics(rollouts, dropped, schedule),
     )
+
+
+def warm_up() -> None:
+    """Import what the first `assemble` would import, at a time when others are being waited for anyway."""
+    import vime_train.algorithm  # noqa: F401
 
 
 def cut(
