@@ -23,7 +23,7 @@ from vime_train.config import check_launch
 from vime_train.data import load_source, make_model
 from vime_train.phases import DivergenceGuard, Timer, WeightSync, train_supervised
 from vime_train.report import MetricsLog, PlainProgress, open_sinks, write_last_iteration
-from vime_train.rollout import Collector, assemble, evaluate
+from vime_train.rollout import Collector, assemble, evaluate, warm_up
 from vime_train.state import RunDirectory, whole_directory
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ class _Loop:
                 self._trainers, self._source, self._config, after_step=self._after_supervised_step
             )
         with timer.phase("start"):
+            warm_up()
             self._engines.ready()
         with timer.phase("sync"):
             self._sync.send(version=0)
