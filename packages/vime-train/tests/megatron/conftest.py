@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
+import numpy as np
+import torch
 from vime_schedule import TokenBudget, build_dp_schedule
 from vime_train.algorithm import advantages, step_weights
 from vime_train.config import RunConfig
@@ -24,7 +24,7 @@ from vime_train.rollout import Problem, RankBatch, Rollout, Sample, parallel_lay
 from vime_train.rollout._assemble import cut
 
 HERE = Path(__file__).parent
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 120.0
 MAX_RANKS = 4
 
 
@@ -247,7 +247,11 @@ def plan_batches(rollouts: tuple[Rollout, ...]) -> Callable[..., tuple[RankBatch
     """One batch per DP rank of the saved rollouts, or of some of them, planned for a run's layout."""
 
     def make(
-        config: RunConfig, *, steps: Sequence[int] | None = None, only: Sequence[Rollout] | None = None, budget: int = 96
+        config: RunConfig,
+        *,
+        steps: Sequence[int] | None = None,
+        only: Sequence[Rollout] | None = None,
+        budget: int = 96,
     ) -> tuple[RankBatch, ...]:
         chosen = rollouts if only is None else only
         samples = [sample for rollout in chosen for sample in rollout.samples]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+import itertools
+
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import numpy as np
+import torch
 from vime_train.megatron._attention import AttentionBlock, _attend, _mask, rotate
 from vime_train.megatron._attention_rows import SMALL, attention_rows
 
@@ -20,7 +22,7 @@ def boundaries(lengths: list[int], cp_size: int) -> np.ndarray:
 def zigzag_positions(cu_seqlens: np.ndarray, rank: int, size: int) -> list[tuple[int, int]]:
     """(sequence, position) at each local place, by the definition."""
     places = []
-    for number, (begin, end) in enumerate(zip(cu_seqlens[:-1], cu_seqlens[1:], strict=True)):
+    for number, (begin, end) in enumerate(itertools.pairwise(cu_seqlens)):
         length = int(end - begin)
         if size == 1:
             places += [(number, position) for position in range(length)]
@@ -86,7 +88,7 @@ def test_attention_over_rows_is_attention_of_each_sequence(heads: int, groups: i
             for block in rows.blocks
         ]
         found = torch.cat(outputs)[torch.from_numpy(rows.places)].view(total, heads, dim)
-        for begin, end in zip(cu_seqlens[:-1], cu_seqlens[1:], strict=True):
+        for begin, end in itertools.pairwise(cu_seqlens):
             for head in range(heads):
                 group = head * groups // heads
                 scores = query[begin:end, head] @ key[begin:end, group].T / dim**0.5

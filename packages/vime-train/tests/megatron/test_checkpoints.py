@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+import numpy as np
 
 LAYOUTS = [{}, {"dp": 2}, {"tp": 2}, {"cp": 2}, {"pp": 2, "vpp": 2}]
 
@@ -99,5 +100,7 @@ def test_a_directory_without_a_checkpoint_is_refused(
     start: Callable[..., object], run_config: Callable[..., object], tiny_model: Callable[..., Path], tmp_path: Path
 ) -> None:
     (tmp_path / "weights").symlink_to(tiny_model())
-    with pytest.raises(Exception, match=r"trainer-00000\.json does not exist: give a directory that Trainer\.save wrote"):
+    with pytest.raises(
+        Exception, match=r"trainer-00000\.json does not exist: give a directory that Trainer\.save wrote"
+    ):
         start(run_config({})).call("load", str(tmp_path))

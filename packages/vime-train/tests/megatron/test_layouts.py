@@ -1,9 +1,9 @@
 """Law T1: the same rollouts give the same updated weights in every DP x TP x PP x VPP x CP layout (fp32: 1e-5).
 
-Most steps here are plain gradient descent without clipping, since Adam and clipping would hide a wrong scale; Megatron's
-distributed optimizer knows Adam only, and Adam with a huge epsilon is gradient descent with the rate lr / epsilon. Adam as it
-is has its own test with an epsilon above the gradients' rounding noise: below it, Adam's first step turns any noise into a
-step of the learning rate, in every framework.
+Most steps here are plain gradient descent without clipping, since Adam and clipping would hide a wrong scale;
+Megatron's distributed optimizer knows Adam only, and Adam with a huge epsilon is gradient descent with the rate lr /
+epsilon. Adam as it is has its own test with an epsilon above the gradients' rounding noise: below it, Adam's first step
+turns any noise into a step of the learning rate, in every framework.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+import numpy as np
 
 LAYOUTS = {
     "dp2": {"dp": 2},
@@ -43,8 +44,11 @@ def outcomes() -> dict[object, object]:
 
 @pytest.fixture
 def one_step(
-    start: Callable[..., object], run_config: Callable[..., object], plan_batches: Callable[..., object],
-    read_weights: Callable[..., object], tmp_path: Path,
+    start: Callable[..., object],
+    run_config: Callable[..., object],
+    plan_batches: Callable[..., object],
+    read_weights: Callable[..., object],
+    tmp_path: Path,
 ) -> Callable[..., object]:
     """Report and weights after one optimizer step on the saved batch."""
 
@@ -130,8 +134,9 @@ def test_both_settings_of_megatrons_token_loss_give_the_same_step(reference: Cal
     assert_same_step(reference(("rollout_mean", True)), reference(("rollout_mean", False)))
 
 
-def test_the_step_moves_every_weight(reference: Callable[..., object], tiny_model: Callable[..., Path],
-                                     read_weights: Callable[..., object]) -> None:
+def test_the_step_moves_every_weight(
+    reference: Callable[..., object], tiny_model: Callable[..., Path], read_weights: Callable[..., object]
+) -> None:
     _, after = reference(MODES[0])
     before = read_weights(tiny_model())
     still = [name for name in before if np.abs(after[name] - before[name]).max() < 1e-5]
@@ -140,8 +145,11 @@ def test_the_step_moves_every_weight(reference: Callable[..., object], tiny_mode
 
 @pytest.mark.parametrize("per_token", [False, True])
 def test_a_forgotten_factor_of_dp_shows(
-    per_token: bool, start: Callable[..., object], run_config: Callable[..., object],
-    plan_batches: Callable[..., object], reference: Callable[..., object],
+    per_token: bool,
+    start: Callable[..., object],
+    run_config: Callable[..., object],
+    plan_batches: Callable[..., object],
+    reference: Callable[..., object],
 ) -> None:
     """Without it Megatron's average over DP halves the gradient, or its division by all tokens does."""
     right, _ = reference(("rollout_mean", per_token))

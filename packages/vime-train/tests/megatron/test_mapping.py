@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import torch
 from vime_train.megatron._architecture import Architecture
 from vime_train.megatron._hf_mapping import global_name, hf_weight_names, weight_rules
 
@@ -59,7 +59,9 @@ def test_qkv_is_interleaved_per_group_of_query_heads() -> None:
 
 
 def test_layers_are_numbered_over_the_whole_model_and_fused_norms_have_their_own_name() -> None:
-    assert global_name("decoder.layers.1.mlp.linear_fc2.weight", first_layer=6) == "decoder.layers.7.mlp.linear_fc2.weight"
+    assert (
+        global_name("decoder.layers.1.mlp.linear_fc2.weight", first_layer=6) == "decoder.layers.7.mlp.linear_fc2.weight"
+    )
     assert (
         global_name("decoder.layers.0.self_attention.linear_qkv.layer_norm_weight", first_layer=2)
         == "decoder.layers.2.input_layernorm.weight"

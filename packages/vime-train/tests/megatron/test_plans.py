@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+
+import numpy as np
 
 DESCENT = {"lr": 100.0, "adam_eps": 1000.0, "clip_grad": 1e3}
 LAYOUTS = [{}, {"dp": 2}, {"cp": 2}, {"tp": 2}, {"pp": 2}, {"pp": 2, "vpp": 2}, {"dp": 2, "cp": 2}]
@@ -16,7 +17,10 @@ LAYOUTS = [{}, {"dp": 2}, {"cp": 2}, {"tp": 2}, {"pp": 2}, {"pp": 2, "vpp": 2}, 
 @pytest.mark.parametrize("layout", [{"dp": 2}, {"cp": 2}, {"pp": 2}], ids=str)
 @pytest.mark.parametrize("name", ["train", "log_probs", "log_prob_difference"])
 def test_a_rank_with_another_plan_stops_the_call_on_all(
-    layout: dict[str, int], name: str, start: Callable[..., object], run_config: Callable[..., object],
+    layout: dict[str, int],
+    name: str,
+    start: Callable[..., object],
+    run_config: Callable[..., object],
     plan_batches: Callable[..., object],
 ) -> None:
     config = run_config(layout)
@@ -129,8 +133,9 @@ def test_supervised_steps_take_one_step_and_lower_the_loss(
         job.call_batch("supervised_step", plan_batches(config, steps=[6, 6]), lr=1e-3)
 
 
-def test_a_world_of_another_size_is_refused(run_config: Callable[..., object], ranks: object,
-                                            tiny_model: Callable[..., Path]) -> None:
+def test_a_world_of_another_size_is_refused(
+    run_config: Callable[..., object], ranks: object, tiny_model: Callable[..., Path]
+) -> None:
     from vime_train.megatron._groups import start_groups
 
     with pytest.raises(ValueError, match="world_size is 3 but layout dp=2 cp=1 tp=1 pp=1 needs 2 ranks"):

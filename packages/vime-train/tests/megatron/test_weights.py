@@ -8,9 +8,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+
+import numpy as np
 
 LAYOUTS = [{}, {"tp": 2}, {"pp": 2}, {"pp": 2, "vpp": 2}, {"tp": 2, "pp": 2}, {"dp": 2, "cp": 2}]
 MODELS = [("qwen3", {}), ("llama", {}), ("qwen3", {"tied": True}), ("llama", {"tied": True})]
@@ -71,12 +72,11 @@ def test_tied_embeddings_stay_tied_across_pipeline_stages(
 
 def test_large_models_are_written_in_parts_with_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
+    from vime_train.megatron import _hf_directory
 
-    from vime_train.megatron import _hf_weights
-
-    monkeypatch.setattr(_hf_weights, "SHARD_BYTES", 100)
+    monkeypatch.setattr(_hf_directory, "SHARD_BYTES", 100)
     tensors = {f"weight.{number}": torch.full((10,), float(number)) for number in range(5)}  # 40 bytes each
-    _hf_weights._write_weights(tmp_path, tensors.items())
+    _hf_directory._write_weights(tmp_path, tensors.items())
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
     assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == [
         f"model-{part:05d}-of-00003.safetensors" for part in (1, 2, 3)
@@ -115,7 +115,10 @@ def damaged(tiny_model: Callable[..., Path], tmp_path: Path) -> Callable[..., Pa
     ids=["missing", "unknown", "shape", "architecture", "bias", "rope"],
 )
 def test_a_directory_of_another_model_is_refused(
-    change: Callable[..., None], text: str, damaged: Callable[..., Path], start: Callable[..., object],
+    change: Callable[..., None],
+    text: str,
+    damaged: Callable[..., Path],
+    start: Callable[..., object],
     run_config: Callable[..., object],
 ) -> None:
     with pytest.raises(Exception, match="ValueError: ") as error:

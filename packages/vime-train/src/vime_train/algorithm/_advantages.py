@@ -1,7 +1,7 @@
 """Advantages of a batch of rollouts, before anything is planned or cut.
 
-Always true: they depend on rewards, groups and rollouts alone; all samples of a rollout share one advantage, and a rollout
-counts once in its group however many samples it has.
+Always true: they depend on rewards, groups and rollouts alone; all samples of a rollout share one advantage, and a
+rollout counts once in its group however many samples it has.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-
 from vime_cp import grpo_advantages
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def advantages(rollouts: Sequence[Rollout], section: AlgorithmSection) -> tuple[npt.NDArray[np.float32], ...]:
-    """One array per sample, in the order of the rollouts and of the samples within each, one entry per response token."""
+    """One array per sample, in the order of rollouts and of samples within each, one entry per response token."""
     samples = [sample for rollout in rollouts for sample in rollout.samples]
     per_sample = grpo_advantages(
         [sample.reward for sample in samples],

@@ -8,8 +8,8 @@ from vime_cp import PolicyLoss, policy_loss
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-    from torch import Tensor
 
+    from torch import Tensor
     from vime_cp import PackedMicroBatch
     from vime_train.config import AlgorithmSection
 

@@ -1,7 +1,7 @@
 """The weight of every sample in its optimizer step, from the whole step, before the plan is cut.
 
-Always true: the weights of a step make its loss the mean that `aggregation` names, whatever rank and micro-batch a sample is
-in; samples that train in no step, and fully masked ones, have weight 0.
+Always true: the weights of a step make its loss the mean that `aggregation` names, whatever rank and micro-batch a
+sample is in; samples that train in no step, and fully masked ones, have weight 0.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-
 from vime_cp import sample_weights
 
 if TYPE_CHECKING:

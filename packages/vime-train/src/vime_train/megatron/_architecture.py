@@ -1,7 +1,7 @@
 """The shape of a decoder, read from a Hugging Face `config.json`. Imports neither torch nor Megatron.
 
-Always true: a model that this file accepts is computed by `_model` exactly as transformers computes it; every setting that
-would change the function and is not known here is refused by name.
+Always true: a model that this file accepts is computed by `_model` exactly as transformers computes it; every setting
+that would change the function and is not known here is refused by name.
 """
 
 from __future__ import annotations

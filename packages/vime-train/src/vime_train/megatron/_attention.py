@@ -1,7 +1,7 @@
 """Causal attention over a packed stream, for Megatron's local layers, with RoPE and context parallelism.
 
-Takes the place of the core attention of Megatron's local layer spec, which knows neither packed sequences nor CP. It runs on
-any device; where Transformer Engine is at hand (CUDA only), `_model` takes that instead.
+Takes the place of the core attention of Megatron's local layer spec, which knows neither packed sequences nor CP. It
+runs on any device; where Transformer Engine is at hand (CUDA only), `_model` takes that instead.
 
 Always true: the result and the gradients equal those of one sequence after the other on a single rank, up to rounding.
 """
@@ -102,7 +102,7 @@ class PackedAttention(torch.nn.Module):
         query = rotate(query, params.cos, params.sin)
         key_value = torch.stack([rotate(key, params.cos, params.sin), value], dim=1)
         if params.context_group is not None:
-            key_value = _AllGatherTokens.apply(key_value, params.context_group)
+            key_value = _AllGatherTokens.apply(key_value, params.context_group)  # type: ignore[no-untyped-call]
         outputs = [_attend(query, key_value, block) for block in params.blocks]
         return torch.cat(outputs).index_select(0, params.places)
 

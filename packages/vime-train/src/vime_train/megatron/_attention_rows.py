@@ -1,11 +1,11 @@
-"""Where the tokens of a packed stream stand in the padded rows that one attention call can take. Integer arithmetic only.
+"""Where the tokens of a packed stream stand in the padded rows that one attention call takes. Integer arithmetic only.
 
 Sequences of like length share a block of rows, `[sequences, longest]`, padded on the right; a new block begins where a
-sequence is less than half as long as the block's longest, so rows longer than `SMALL` are never more than half padding. Right
-padding under a causal mask is harmless: a real query never sees a padded key.
+sequence is less than half as long as the block's longest, so rows longer than `SMALL` are never more than half padding.
+Right padding under a causal mask is harmless: a real query never sees a padded key.
 
-Always true: every local place is read from exactly one row (`AttentionRows.places`), and a query at position p of a sequence
-attends to positions 0..p of that sequence wherever the CP ranks hold them.
+Always true: every local place is read from exactly one row (`AttentionRows.places`), and a query at position p of a
+sequence attends to positions 0..p of that sequence wherever the CP ranks hold them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SMALL = 64
 class RowBlock:
     """Rows of one attention call.
 
-    `queries[b, i]` is a local place, `keys[b, j]` a place in the concatenation of all CP ranks' streams; `positions[b, i]` is
-    the query's position in its sequence (key j stands at position j).
+    `queries[b, i]` is a local place, `keys[b, j]` a place in the concatenation of all CP ranks' streams; `positions[b,
+    i]` is the query's position in its sequence (key j stands at position j).
     """
 
     queries: npt.NDArray[np.int64]
@@ -67,7 +67,8 @@ def attention_rows(cu_seqlens: npt.NDArray[np.int64], *, cp_rank: int, cp_size: 
 def _blocks_of_like_length(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """Sequence numbers, longest first, cut wherever a length falls below half of its block's first."""
     order = np.argsort(-lengths, kind="stable")
-    cuts, first = [], 0
+    cuts: list[int] = []
+    first = 0
     descending = lengths[order]
     while True:
         shortest = 0 if descending[first] <= SMALL else (descending[first] + 1) // 2

@@ -1,11 +1,11 @@
-"""A trainer's state on disk: weights as a Hugging Face directory, and one pair of files per rank for the rest. No pickle.
+"""A trainer's state on disk: weights as a Hugging Face directory, and a pair of files per rank for the rest. No pickle.
 
     weights/                       the model, readable by anything that reads Hugging Face directories
     trainer-00000.safetensors      rank 0: optimizer state and random-number states
     trainer-00000.json             rank 0: layout, counters, the optimizer's scalars
 
-Always true: loaded in the layout that saved it, the next step is bit for bit the step that would have followed; loaded in
-another layout, the weights are exact and the optimizer begins anew.
+Always true: loaded in the layout that saved it, the next step is bit for bit the step that would have followed; loaded
+in another layout, the weights are exact and the optimizer begins anew.
 """
 
 from __future__ import annotations

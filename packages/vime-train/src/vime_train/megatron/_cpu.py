@@ -1,8 +1,9 @@
 """Megatron-core without CUDA: the one shim, entered in one place (`device_scope`), and only where torch sees no GPU.
 
-Megatron-core asks for CUDA in three ways that have a plain meaning on a CPU: factories with `device="cuda"`, `.cuda()` and
-`.to("cuda")`, and checks that a tensor's type is `torch.cuda.FloatTensor`. Inside the scope the first two answer with a CPU
-tensor, and `tensor.type()` answers with the CUDA name of the same type. Nothing outside the scope is changed.
+Megatron-core asks for CUDA in three ways that have a plain meaning on a CPU: factories with `device="cuda"`, `.cuda()`
+and `.to("cuda")`, and checks that a tensor's type is `torch.cuda.FloatTensor`. Inside the scope the first two answer
+with a CPU tensor, and `tensor.type()` answers with the CUDA name of the same type. Nothing outside the scope is
+changed.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ def device_scope() -> Iterator[None]:
 
 @contextlib.contextmanager
 def import_scope() -> Iterator[None]:
-    """Import Megatron in here. Without CUDA its decorators for `torch.compile` leave functions as they are, since compiling
-    a handful of elementwise functions on a CPU costs seconds and a C++ compiler, and its warnings about itself are left out.
+    """Import Megatron in here.
+
+    Without CUDA its decorators for `torch.compile` leave functions as they are, since compiling a few elementwise
+    functions on a CPU costs seconds and a C++ compiler; and its warnings about itself are left out.
     """
     if torch.cuda.is_available():
         yield
@@ -54,7 +57,7 @@ def import_scope() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out Megatron's warnings about itself (its deprecations, libraries it would prefer): nobody can act on them."""
+    """Leave out Megatron's warnings about itself: its deprecations and missing libraries are not ours to act on."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"megatron\.")
         warnings.filterwarnings("ignore", module=__name__)  # the shim's frames stand between Megatron and torch

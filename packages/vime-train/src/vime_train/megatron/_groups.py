@@ -1,7 +1,7 @@
 """Where this process stands in the layout, and the process groups around it.
 
-Always true: DP, CP, TP and PP coordinates of the ranks enumerate the layout, TP fastest, then CP, DP and PP, as Megatron-core
-orders them; the PP group's last rank is the only stage that computes a loss.
+Always true: DP, CP, TP and PP coordinates of the ranks enumerate the layout, TP fastest, then CP, DP and PP, as
+Megatron-core orders them; the PP group's last rank is the only stage that computes a loss.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How Megatron's parameters are made of Hugging Face's, for Qwen3 and Llama.
 
-Each parameter is described by one *logical* tensor: the Hugging Face tensors joined so that cutting one axis into `tp` equal
-pieces, and flattening each piece, gives the tensor-parallel shards. QKV interleaves per group of query heads, `[groups,
-(heads per group + 2) * head_dim, hidden]`; gate and up are stacked, `[2, ffn, hidden]`, and cut along `ffn`.
+Each parameter is described by one *logical* tensor: the Hugging Face tensors joined so that cutting one axis into `tp`
+equal pieces, and flattening each piece, gives the tensor-parallel shards. QKV interleaves per group of query heads,
+`[groups, (heads per group + 2) * head_dim, hidden]`; gate and up are stacked, `[2, ffn, hidden]`, and cut along `ffn`.
 
 Always true: `split(join(tensors)) == tensors`, bit for bit, and `unshard` of all shards is the logical tensor.
 """
@@ -63,7 +63,7 @@ class WeightRule:
             return list(logical.unbind(0))
         rows, hidden = self.shape[1:]
         head_dim = (rows - self._query_rows) // 2
-        return [x.reshape(-1, hidden) for x in logical.split([self._query_rows, head_dim, head_dim], dim=1)]
+        return [x.reshape(-1, hidden) for x in torch.split(logical, [self._query_rows, head_dim, head_dim], dim=1)]
 
     def shard(self, logical: Tensor, rank: int, size: int) -> Tensor:
         """The part of one tensor-parallel rank, still shaped like the logical tensor."""
@@ -91,9 +91,8 @@ def weight_rules(architecture: Architecture) -> dict[str, WeightRule]:
     rules = {"embedding.word_embeddings.weight": _rule(architecture, ("model.embed_tokens",), "plain", 0, vocabulary)}
     for layer in range(architecture.num_layers):
         for name, (hf_parts, kind, axis) in _LAYER_PARTS.items():
-            if "q_layernorm" in name or "k_layernorm" in name:
-                if not architecture.qk_layernorm:
-                    continue
+            if name.endswith(("q_layernorm.weight", "k_layernorm.weight")) and not architecture.qk_layernorm:
+                continue
             hf_names = tuple(f"model.layers.{layer}.{part}" for part in hf_parts)
             shape = _layer_shapes(architecture)[name]
             rules[f"decoder.layers.{layer}.{name}"] = _rule(architecture, hf_names, kind, axis, shape)
@@ -104,7 +103,7 @@ def weight_rules(architecture: Architecture) -> dict[str, WeightRule]:
 
 
 def global_name(name: str, *, first_layer: int) -> str:
-    """The name of a chunk's parameter with the layer number of the whole model, and without Transformer Engine's fusing."""
+    """The name of a chunk's parameter with the whole model's layer number, without Transformer Engine's fusing."""
     if not name.startswith("decoder.layers."):
         return name
     _, _, number, part = name.split(".", 3)

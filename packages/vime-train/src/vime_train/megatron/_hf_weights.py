@@ -1,35 +1,27 @@
 """Weights between a Hugging Face directory and this rank's model chunks, under any TP, PP and VPP.
 
-Always true: `export_weights` after `load_weights` writes the tensors that were read, bit for bit (in the model's dtype), in
-every layout; a directory appears whole under its name or not at all.
+Always true: `export_weights` after `load_weights` writes the tensors that were read, bit for bit (in the model's
+dtype), in every layout; a directory appears whole under its name or not at all.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 import torch
+from vime_train.megatron._hf_directory import files_by_tensor, read_tensor, write_directory
 from vime_train.megatron._hf_mapping import WeightRule, global_name, hf_weight_names, weight_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from torch import Tensor
     from vime_train.megatron._architecture import Architecture
     from vime_train.megatron._groups import Groups
     from vime_train.megatron._model import ModelChunks
-
-SHARD_BYTES = 4 * 2**30
-"""Weights of one safetensors file, at most (a larger single tensor has a file of its own)."""
-_WEIGHT_SUFFIXES = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".gguf")
 
 
 def local_parameters(chunks: ModelChunks) -> dict[str, torch.nn.Parameter]:
@@ -49,11 +41,11 @@ def load_weights(directory: str, architecture: Architecture, chunks: ModelChunks
         ValueError: tensors are missing, unknown, or of another shape.
     """
     rules = weight_rules(architecture)
-    files = _files_by_tensor(Path(directory))
+    files = files_by_tensor(Path(directory))
     _check_names(directory, set(files), hf_weight_names(rules), tied=architecture.tied_head)
     for name, parameter in local_parameters(chunks).items():
         rule = rules[name]
-        logical = rule.join([_read(files, hf_name) for hf_name in rule.hf_names])
+        logical = rule.join([read_tensor(files, hf_name) for hf_name in rule.hf_names])
         if tuple(logical.shape) != rule.shape:
             raise ValueError(
                 f"load_weights: {rule.hf_names} of {directory} join to {tuple(logical.shape)} but config.json means "
@@ -79,7 +71,7 @@ def export_weights(
     failure: OSError | None = None
     try:
         if groups.rank == 0:
-            _write_directory(Path(directory), weights, like=Path(like))
+            write_directory(Path(directory), weights, like=Path(like))
     except OSError as error:
         failure = error
     for _ in weights:  # the other ranks send, and rank 0 receives what it could not write
@@ -139,76 +131,6 @@ def _send_to_first_stage(
         logical = torch.empty(rule.shape, dtype=dtype, device=groups.device)
         dist.recv(logical, group=groups.pp, group_src=owner)
     return logical
-
-
-def _write_directory(directory: Path, weights: Iterable[tuple[str, Tensor]], *, like: Path) -> None:
-    """Write aside, then rename: readers see the old directory or the new one."""
-    aside = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    for source in sorted(like.iterdir()):
-        if source.is_file() and not source.name.endswith(_WEIGHT_SUFFIXES):
-            shutil.copyfile(source, aside / source.name)
-    _write_weights(aside, weights)
-    if directory.exists():
-        old = directory.with_name(f".{directory.name}.{os.getpid()}.old")
-        directory.rename(old)
-        aside.rename(directory)
-        shutil.rmtree(old)
-    else:
-        aside.rename(directory)
-
-
-def _write_weights(directory: Path, weights: Iterable[tuple[str, Tensor]]) -> None:
-    names: list[list[str]] = []
-    waiting: dict[str, Tensor] = {}
-    filled = total = 0
-    for name, tensor in weights:
-        if waiting and filled + tensor.nbytes > SHARD_BYTES:
-            names.append(_write_part(directory, waiting, len(names) + 1))
-            waiting, filled = {}, 0
-        waiting[name] = tensor
-        filled += tensor.nbytes
-        total += tensor.nbytes
-    names.append(_write_part(directory, waiting, len(names) + 1))
-    _name_parts(directory, names, total)
-
-
-def _write_part(directory: Path, tensors: dict[str, Tensor], number: int) -> list[str]:
-    save_file(tensors, directory / f"part-{number}", metadata={"format": "pt"})
-    return list(tensors)
-
-
-def _name_parts(directory: Path, names: list[list[str]], total_bytes: int) -> None:
-    if len(names) == 1:
-        (directory / "part-1").rename(directory / "model.safetensors")
-        return
-    weight_map = {}
-    for number, part in enumerate(names, start=1):
-        file_name = f"model-{number:05d}-of-{len(names):05d}.safetensors"
-        (directory / f"part-{number}").rename(directory / file_name)
-        weight_map.update(dict.fromkeys(part, file_name))
-    index = {"metadata": {"total_size": total_bytes}, "weight_map": weight_map}
-    (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2), encoding="utf-8")
-
-
-def _files_by_tensor(directory: Path) -> dict[str, Path]:
-    files = sorted(directory.glob("*.safetensors"))
-    if not files:
-        raise ValueError(
-            f"load_weights: {directory} holds no *.safetensors file: give a Hugging Face directory with weights"
-        )
-    found = {}
-    for file in files:
-        with safe_open(file, framework="pt") as tensors:
-            found.update(dict.fromkeys(tensors.keys(), file))
-    return found
-
-
-def _read(files: Mapping[str, Path], name: str) -> Tensor:
-    with safe_open(files[name], framework="pt") as tensors:
-        tensor: Tensor = tensors.get_tensor(name)
-        return tensor
 
 
 def _check_names(directory: str, given: set[str], needed: set[str], *, tied: bool) -> None:

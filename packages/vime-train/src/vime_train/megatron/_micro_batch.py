@@ -1,7 +1,8 @@
 """Micro-batches of a rank's batch as tensors on the device: what the model reads, and the columns that the loss reads.
 
-Always true: every TP, PP and CP rank of a replica builds the same number of micro-batches with the same shapes, since all of
-them follow from the plan and from lengths that all of them hold; a filler is a micro-batch like any other, of padding.
+Always true: every TP, PP and CP rank of a replica builds the same number of micro-batches with the same shapes, since
+all of them follow from the plan and from lengths that all of them hold; a filler is a micro-batch like any other, of
+padding.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The Megatron-core model of an `Architecture`: one chunk per virtual pipeline stage of this rank, wrapped for training.
+"""The Megatron-core model of an `Architecture`: one chunk per virtual stage of this rank, wrapped for training.
 
-Always true: the model's function is that of transformers' model of the same directory. The layers are Transformer Engine's
-where CUDA and Transformer Engine are at hand, else Megatron's local ones with `PackedAttention`; weights, names of parameters
-in the Hugging Face directory, losses and schedules are the same.
+Always true: the model's function is that of transformers' model of the same directory. The layers are Transformer
+Engine's where CUDA and Transformer Engine are at hand, else Megatron's local ones with `PackedAttention`; weights,
+names of parameters in the Hugging Face directory, losses and schedules are the same.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _layout_fields(groups: Groups, config: RunConfig) -> dict[str, Any]:
         "microbatch_group_size_per_vp_stage": layout.microbatch_group_size_per_vp_stage or layout.pp,
         "context_parallel_size": layout.cp,
         "calculate_per_token_loss": config.train.calculate_per_token_loss,
-        # At PP 2 both neighbours of a stage are the same rank, and batched messages (shapes too) would be swapped silently.
+        # At PP 2 both neighbours of a stage are one rank, and batched messages (shapes too) would be swapped silently.
         "overlap_p2p_comm": interleaved,
         "batch_p2p_comm": not interleaved,
         "variable_seq_lengths": layout.pp > 1 and not interleaved,

@@ -1,14 +1,14 @@
 """What the last pipeline stage does with logits: the policy loss, the supervised loss, or scoring alone.
 
-Always true: every objective returns Megatron's triple through `vime_cp.megatron_loss`, so the step's gradient is that of
-sum over samples of `weights[i] * sum_t mask * loss`, whatever the layout; and every tensor of a log adds up over
-micro-batches, CP and DP ranks, except those of `SAMPLE_LOSSES` and `MAXIMA`.
+Always true: every objective returns Megatron's triple through `vime_cp.megatron_loss`, so the step's gradient is that
+of sum over samples of `weights[i] * sum_t mask * loss`, whatever the layout; and every tensor of a log adds up over
+micro-batches, CP and DP ranks, except the losses by sample of `SAMPLE_LOSSES`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from vime_cp import log_probs_and_entropy, megatron_loss, sample_sums, sft_loss, weighted_sum
@@ -98,9 +98,7 @@ class ScoringObjective:
 
     groups: Groups
 
-    def __call__(
-        self, micro_batch: MicroBatch, logits: Float[Tensor, "local vocab"]
-    ) -> tuple[Tensor, dict[Literal["scored"], tuple[MicroBatch, Tensor]]]:
+    def __call__(self, micro_batch: MicroBatch, logits: Float[Tensor, "local vocab"]) -> tuple[Tensor, dict[str, Any]]:
         """A loss of 0 and, in the log, the micro-batch with its log-probs at logit positions."""
         return logits.new_zeros(()), {"scored": (micro_batch, score(micro_batch, logits, self.groups))}
 

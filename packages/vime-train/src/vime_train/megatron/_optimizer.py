@@ -1,7 +1,7 @@
 """One optimizer step that never poisons the weights: gradients that are not finite are counted and skipped.
 
-Always true: after `apply_gradients` either every parameter of every rank has moved, or none has and the result says so. All
-ranks decide alike, since the norm that decides is reduced over all of them.
+Always true: after `apply_gradients` either every parameter of every rank has moved, or none has and the result says so.
+All ranks decide alike, since the norm that decides is reduced over all of them.
 """
 
 from __future__ import annotations

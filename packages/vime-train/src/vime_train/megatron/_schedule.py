@@ -1,6 +1,7 @@
 """One pass of micro-batches through Megatron's pipeline schedules: the place where its conventions are met.
 
-Always true: every rank of the layout calls with its own micro-batches, equally many; losses come out on the last stage only.
+Always true: every rank of the layout calls with its own micro-batches, equally many; losses come out on the last stage
+only.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class LossFunction(Protocol):
-    """From the logits of a micro-batch to what Megatron wants: `(loss, num_tokens, log)`."""
+    """From the logits of a micro-batch to what Megatron wants: `(loss, num_tokens, log)`, or `(loss, log)`."""
 
     def __call__(
         self, micro_batch: MicroBatch, logits: Float[Tensor, "local vocab_local"]
-    ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """Compute the triple; called on the last stage, once per micro-batch."""
+    ) -> tuple[Tensor, Tensor, dict[str, Any]] | tuple[Tensor, dict[str, Any]]:
+        """Called on the last stage, once per micro-batch."""
         ...
 
 

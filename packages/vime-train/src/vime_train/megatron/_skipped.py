@@ -1,7 +1,7 @@
 """Steps whose gradients are not finite: what a person needs to find the cause.
 
-Always true: a skipped step is counted on every rank alike and leaves weights and optimizer state as they were; its record
-names parameters and samples of all ranks, not of this one alone.
+Always true: a skipped step is counted on every rank alike and leaves weights and optimizer state as they were; its
+record names parameters and samples of all ranks, not of this one alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
 
 import torch.distributed as dist
 
@@ -27,14 +28,15 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _NAMED = 8
+T = TypeVar("T", int, str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedStep:
     """An optimizer step that was not taken.
 
-    `step` counts all steps of the trainer, `samples` are positions in the iteration's whole batch whose loss is not finite,
-    `parameters` those whose gradient is not.
+    `step` counts all steps of the trainer, `samples` are positions in the iteration's whole batch whose loss is not
+    finite, `parameters` those whose gradient is not.
     """
 
     step: int
@@ -54,13 +56,13 @@ def describe_skipped(
     grad_norm: float,
 ) -> SkippedStep:
     """Collect what every rank saw; all ranks call, all get the same record, rank 0 logs it."""
-    mine = {"samples": _bad_samples(batch, members, logs), "parameters": _bad_parameters(chunks)}
-    seen = _gather_json(mine, groups)
+    samples = _gather_json(_bad_samples(batch, members, logs), groups)
+    parameters = _gather_json(_bad_parameters(chunks), groups)
     record = SkippedStep(
         step=step,
         grad_norm=grad_norm,
-        samples=tuple(sorted({sample for rank in seen for sample in rank["samples"]})),
-        parameters=tuple(sorted({name for rank in seen for name in rank["parameters"]})),
+        samples=tuple(sorted(set(chain.from_iterable(samples)))),
+        parameters=tuple(sorted(set(chain.from_iterable(parameters)))),
     )
     if groups.rank == 0:
         _LOG.warning(
@@ -84,11 +86,15 @@ def _bad_samples(batch: RankBatch, members: Sequence[tuple[int, ...]], logs: Seq
 
 
 def _bad_parameters(chunks: ModelChunks) -> list[str]:
-    return [name for name, value in local_parameters(chunks).items() if not bool(value.main_grad.isfinite().all())]
+    return [
+        name
+        for name, parameter in local_parameters(chunks).items()
+        if not bool(parameter.main_grad.isfinite().all())  # type: ignore[attr-defined]
+    ]
 
 
-def _gather_json(value: object, groups: Groups) -> list[dict[str, list[int] | list[str]]]:
-    """Every rank's value, as JSON in bytes: this runs after a fault only, and nothing is pickled."""
+def _gather_json(value: list[T], groups: Groups) -> list[list[T]]:
+    """Every rank's list, as JSON in bytes: this runs after a fault only, and nothing is pickled."""
     text = json.dumps(value).encode()
     length = torch.tensor([len(text)], device=groups.device)
     lengths = [torch.zeros_like(length) for _ in range(groups.layout.world_size)]

@@ -3,7 +3,8 @@
 Always true:
 
 - every public call is collective: all ranks make it, in the same order, with parts of the same plan;
-- the counts of micro-batches come from the plan; ranks exchange none, and a rank with another plan stops the call on all;
+- the counts of micro-batches come from the plan; ranks exchange none, and a rank with another plan stops the call on
+  all;
 - after a call the weights have moved by whole optimizer steps or not at all.
 """
 
@@ -56,7 +57,8 @@ class Trainer:
             model_path: Hugging Face directory with weights; its tokenizer goes into every export.
             rank: this process among the trainer's ranks.
             world_size: ranks in all, the size of `config.layout`.
-            init_method: where ranks find each other, `file://...` on one machine (a TCP store listens on all interfaces).
+            init_method: where ranks find each other, `file://...` on one machine (a TCP store listens on all
+                interfaces).
 
         Raises:
             ValueError: the world is not the layout's size, or the model cannot be cut or computed.
@@ -152,7 +154,7 @@ class Trainer:
         return compare_log_probs(score_batch(batch, self._builder, self._chunks, self._groups), batch, self._groups)
 
     def export(self, directory: str) -> None:
-        """Write the model as a Hugging Face directory that is whole once it is there; rank 0 writes, all return together.
+        """Write the model as a Hugging Face directory that is whole once it is there; rank 0 writes, all wait.
 
         Raises:
             OSError: rank 0 could not write, on rank 0; RuntimeError on the others.
@@ -160,7 +162,7 @@ class Trainer:
         export_weights(directory, self._architecture, self._chunks, self._groups, like=self._model_path)
 
     def save(self, directory: str) -> None:
-        """Write a checkpoint: weights as a Hugging Face directory, and each rank's optimizer, random and counter state."""
+        """Write a checkpoint: a Hugging Face directory, and each rank's optimizer, random and counter state."""
         self.export(f"{directory}/{WEIGHTS}")
         save_state(directory, self._optimizer, self._counters, self._groups)
         dist.barrier()
