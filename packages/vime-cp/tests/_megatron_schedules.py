@@ -58,6 +58,11 @@ class Case:
     all_masked: bool = False
 
     @property
+    def pad_multiple(self) -> int:
+        """Interleaved stages exchange one shape only: at PP 2 Megatron's shape messages to both neighbours cross."""
+        return 256 if self.vpp else 2
+
+    @property
     def dp(self) -> int:
         return dist.get_world_size() // (self.tp * self.pp * self.cp)
 
@@ -141,7 +146,8 @@ def train_step(case: Case) -> tuple[dict[str, torch.Tensor], float]:
     chunks = toy.build_model(calculate_per_token_loss=case.per_token, packed_rotary=packed_rotary, ddp=True)
     plan = plan_of(case, len(samples))
     lengths = [
-        [packed_length([len(samples[i].tokens) for i in m], cp=cp, pad_multiple=2) for m in rank] for rank in plan
+        [packed_length([len(samples[i].tokens) for i in m], cp=cp, pad_multiple=case.pad_multiple) for m in rank]
+        for rank in plan
     ]
     step_tokens = case.cp * sum(map(sum, lengths))
 
@@ -153,7 +159,7 @@ def train_step(case: Case) -> tuple[dict[str, torch.Tensor], float]:
             [s.response_length for s in held],
             [s.mask for s in held],
             cp=cp,
-            pad_multiple=2,
+            pad_multiple=case.pad_multiple,
         )
 
         def loss_function(output: torch.Tensor) -> Any:

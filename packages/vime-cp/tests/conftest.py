@@ -56,7 +56,7 @@ def load(name: str) -> ModuleType:
 def run_ranks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
     """Run a script of this folder as ranks of one gloo world; each rank's result is what it wrote to ``$RESULT``."""
 
-    def run(script: str, world_size: int, *, timeout_seconds: float = 240) -> list[Any]:
+    def run(script: str, world_size: int, *, timeout_seconds: float = 400) -> list[Any]:
         tmp_path = tmp_path_factory.mktemp("ranks")
         processes, results = [], []
         for rank in range(world_size):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,33 @@ def test_ranks_agree_on_shapes_and_boundaries(oracle: ModuleType, geometry: dict
         aligned = 2 * size * geometry["align"]
         assert all(start % aligned == 0 for start in starts[: len(samples) + 1])
         assert all((b - a) % (2 * size) == 0 for a, b in pairwise(starts))
+
+
+@given(
+    lengths=st.lists(st.integers(1, 200), min_size=1, max_size=8),
+    size=st.sampled_from([1, 2, 3, 4, 8]),
+    align=st.integers(1, 4),
+    multiple=st.sampled_from([1, 2, 4, 128]),
+)
+def test_a_rank_holds_what_a_planner_counts(lengths: list[int], size: int, align: int, multiple: int) -> None:
+    """Zigzag: sum of ``2 * ceil(T / (2 * cp * a)) * a``, rounded up; contiguous: the stream rounded up and cut."""
+    shares = [2 * -(-t // (2 * size * align)) * align if size > 1 else -(-t // align) * align for t in lengths]
+    zigzag = ContextParallel(size=size, sequence_align=align)
+    assert packed_length(lengths, cp=zigzag, pad_multiple=multiple) == -(-sum(shares) // multiple) * multiple
+    stream = sum(-(-t // align) * align for t in lengths)
+    contiguous = ContextParallel(size=size, layout="contiguous", sequence_align=align)
+    expected = -(-stream // (size * multiple)) * multiple
+    assert packed_length(lengths, cp=contiguous, pad_multiple=multiple) == expected
+
+
+def test_a_micro_batch_moves_with_all_its_tensors() -> None:
+    batch = pack_micro_batch([torch.arange(5)], [2], cp=ContextParallel(rank=1, size=2))
+    moved = batch.to("meta")
+    for part in (moved, moved.responses):
+        content = [getattr(part, field.name) for field in dataclasses.fields(part)]
+        devices = {x.device.type for x in content if isinstance(x, torch.Tensor)}
+        assert devices == {"meta"}
+    assert (moved.total_lengths, moved.cp, moved.responses.counts) == ((5,), batch.cp, batch.responses.counts)
 
 
 @given(geometry=geometries)

@@ -32,7 +32,7 @@ def weighted_sum(
     Args:
         values: one number per local position.
         mask: loss mask at the same positions.
-        weights: weight of each sample of this micro-batch.
+        weights: weight of each sample of this micro-batch, in its order (the step's weights, indexed by its samples).
         sample_index: the sample that each position belongs to; -1 for padding.
 
     Returns:
