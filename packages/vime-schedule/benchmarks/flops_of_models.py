@@ -51,6 +51,24 @@ MODELS = {
         "first_k_dense_replace": 1,
     },
     "phi": {"num_key_value_heads": 4},
+    "gpt_neox": {"head_dim": None, "num_key_value_heads": None},
+    "starcoder2": {"head_dim": None},
+    "nemotron": {},
+    "arcee": {},
+    "apertus": {"head_dim": None},
+    "olmo2": {"head_dim": None},
+    "olmoe": {"head_dim": None, "num_experts": 8, "num_experts_per_tok": 2},
+    "cohere": {"head_dim": None},
+    "stablelm": {"head_dim": None},
+    "granite": {"head_dim": None},
+    "glm4_moe": {
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "n_shared_experts": 1,
+        "moe_intermediate_size": 32,
+        "first_k_dense_replace": 1,
+    },
+    "gpt_oss": {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": 4096},
 }
 TOKENS = 64
 
@@ -58,7 +76,9 @@ TOKENS = 64
 def main() -> None:
     torch.manual_seed(0)
     for family, extra in MODELS.items():
-        config = AutoConfig.for_model(family, **(TINY | extra))
+        config = AutoConfig.for_model(
+            family, **{name: value for name, value in (TINY | extra).items() if value is not None}
+        )
         config._attn_implementation = config._experts_implementation = "eager"
         model = AutoModelForCausalLM.from_config(config).eval()
         with FlopCounterMode(display=False) as counter, torch.no_grad():

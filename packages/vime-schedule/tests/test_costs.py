@@ -218,8 +218,9 @@ def test_every_way_to_say_which_layers_slide(extra: dict[str, object], sliding_l
     assert cost.full_attention_flops == (4 - sliding_layers) * per_layer
 
 
-def test_an_ungated_mlp_has_two_matrices() -> None:
-    gated, plain = FlopsCost.from_hf_config(TINY), FlopsCost.from_hf_config(TINY | {"model_type": "gpt_neox"})
+@pytest.mark.parametrize("extra", [{"model_type": "gpt_neox"}, {"model_type": "nemotron", "hidden_act": "relu2"}])
+def test_an_ungated_mlp_has_two_matrices(extra: dict[str, object]) -> None:
+    gated, plain = FlopsCost.from_hf_config(TINY), FlopsCost.from_hf_config(TINY | extra)
     assert gated.token_flops - plain.token_flops == 4 * 2 * 12 * 20
 
 
@@ -235,6 +236,7 @@ def test_an_ungated_mlp_has_two_matrices() -> None:
         ({"layer_types": "full"}, "`layer_types` is 'full' but must be a list"),
         ({"attention_chunk_size": 8192}, "chunked attention is not counted"),
         ({"full_attention_interval": 4}, "linear attention is not counted"),
+        ({"conv_L_cache": 3}, "a convolution layer is not counted"),
         ({"moe_num_experts": 64}, "`moe_num_experts`=64 but none of num_experts"),
         ({"num_experts": 8}, "`num_experts_per_tok` is missing"),
         (

@@ -12,7 +12,8 @@ from vime_schedule._errors import ScheduleError
 EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")
 SHARED_EXPERTS = ("n_shared_experts", "shared_expert_intermediate_size")
 EXPERTS_PER_TOKEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
-UNGATED = frozenset({"gpt_neox", "nemotron", "opt", "phi", "starcoder2"})
+UNGATED_MODELS = frozenset({"falcon", "gpt_neox", "opt", "phi", "starcoder2"})
+UNGATED_ACTIVATIONS = frozenset({"relu2", "xielu"})
 
 
 def is_expert_layer(reader: ConfigReader, index: int) -> bool:
@@ -32,8 +33,7 @@ def is_expert_layer(reader: ConfigReader, index: int) -> bool:
 def mlp_flops(reader: ConfigReader, *, expert: bool) -> int:
     """Return the FLOPs per token of a dense MLP, or of a token's share of a mixture of experts."""
     hidden = reader.size("hidden_size")
-    matrices = 2 if reader.fields.get("model_type") in UNGATED else 3
-    per_width = 2 * matrices * hidden
+    per_width = 2 * hidden * _matrices(reader)
     if not expert:
         return per_width * reader.size("intermediate_size")
     chosen = reader.size(reader.first_present(*EXPERTS_PER_TOKEN) or EXPERTS_PER_TOKEN[0])
@@ -41,6 +41,12 @@ def mlp_flops(reader: ConfigReader, *, expert: bool) -> int:
     routed = per_width * chosen * width
     router = 2 * hidden * _expert_count(reader)
     return routed + router + _shared_flops(reader, per_width, width)
+
+
+def _matrices(reader: ConfigReader) -> int:
+    """Return how many weight matrices an MLP has: up and down, and a gate in nearly every model."""
+    ungated = reader.fields.get("model_type") in UNGATED_MODELS
+    return 2 if ungated or reader.fields.get("hidden_act") in UNGATED_ACTIVATIONS else 3
 
 
 def _shared_flops(reader: ConfigReader, per_width: int, width: int) -> int:

@@ -8,10 +8,11 @@ from vime_schedule._errors import ScheduleError
 FULL, SLIDING = "full_attention", "sliding_attention"
 UNCOUNTED = {
     "attention_chunk_size": "chunked attention",
-    "attn_layer_period": "state-space layers",
+    "attn_layer_period": "a state-space layer",
+    "conv_L_cache": "a convolution layer",
     "full_attention_interval": "linear attention",
     "index_topk": "sparse attention",
-    "mamba_d_state": "state-space layers",
+    "mamba_d_state": "a state-space layer",
 }
 
 
