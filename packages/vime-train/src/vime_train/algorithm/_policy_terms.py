@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from vime_cp import PolicyLoss, policy_loss
+from vime_train.plugins import CONTRACTS, PluginCallError, calling, load
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -22,7 +24,15 @@ def policy_terms(
     advantages: Float[Tensor, " local"],
     packed: PackedMicroBatch,
 ) -> PolicyLoss:
-    """Loss, ratio and clip of every token of a packed micro-batch; 0 where its mask is 0."""
+    """Loss, ratio and clip of every token of a packed micro-batch; 0 where its mask is 0.
+
+    With `loss_function` the loss is the user's, and no token counts as clipped.
+
+    Raises:
+        PluginCallError: if the user's loss raises, or is not one number per token.
+    """
+    if section.loss_function is not None:
+        return _users_loss(section, log_probs, old_log_probs, advantages, packed)
     return policy_loss(
         log_probs,
         old_log_probs,
@@ -30,4 +40,32 @@ def policy_terms(
         clip_low=section.clip_low,
         clip_high=section.clip_high,
         mask=packed.mask,
+    )
+
+
+def _users_loss(
+    section: AlgorithmSection,
+    log_probs: Float[Tensor, " local"],
+    old_log_probs: Float[Tensor, " local"],
+    advantages: Float[Tensor, " local"],
+    packed: PackedMicroBatch,
+) -> PolicyLoss:
+    name = f"algorithm.loss_function = {section.loss_function!r}"
+    function = load(str(section.loss_function), CONTRACTS["algorithm.loss_function"])
+    kept = packed.mask != 0
+    # 0 where nothing counts, so that no value of a masked place can reach the loss or its gradient
+    log_probs, old_log_probs, advantages = (
+        torch.where(kept, column, 0.0) for column in (log_probs, old_log_probs, advantages)
+    )
+    with calling(name, lambda: f"{log_probs.numel()} tokens"):
+        loss = function(log_probs, old_log_probs, advantages, packed, section)
+    if not isinstance(loss, torch.Tensor) or loss.shape != log_probs.shape:
+        given = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise PluginCallError(f"{name} returned {given}: a tensor of shape {tuple(log_probs.shape)} is needed.")
+    difference = (log_probs - old_log_probs).detach()
+    return PolicyLoss(
+        loss=torch.where(kept, loss, 0.0),
+        ratio=difference.exp(),
+        clipped=torch.zeros_like(log_probs, dtype=torch.bool),
+        approx_kl=-difference,
     )
