@@ -191,6 +191,7 @@ def test_doctor_tells_the_remedy_for_what_is_missing(
         ("own:shorter", "rollout.sample_filter", "8 rollouts with"),
         ("own:ones", "algorithm.advantage_function", "one finite number per response token"),
         ("own:Keep", "tracking.sinks", "took two steps"),
+        ("own:clipped", "algorithm.loss_function", "the same for every split over micro-batches, DP and CP"),
     ],
 )
 def test_an_extension_that_fits_passes(
@@ -216,6 +217,8 @@ def test_an_extension_that_fits_passes(
         ("no_sink", "tracking.sinks", "made a dict without write and close", 2),
         ("Leaky", "data.source", "is drawn for training and is in another split too", 2),
         ("Moody", "data.source", "differs from its two halves", 2),
+        ("centred", "algorithm.loss_function", "breaks a law of losses", 2),
+        ("scalar", "algorithm.loss_function", "breaks a law of losses", 2),
     ],
 )
 def test_an_extension_that_does_not_fit_is_told(
@@ -256,6 +259,16 @@ def nothing(engine, problems, context):
 
 def no_sink(run_dir):
     return {}
+
+def clipped(log_probs, old_log_probs, advantages, packed, section):
+    ratio = (log_probs - old_log_probs).exp()
+    return -(ratio.clamp(max=1 + section.clip_high) * advantages)
+
+def centred(log_probs, old_log_probs, advantages, packed, section):
+    return -log_probs * (advantages - advantages.mean())
+
+def scalar(log_probs, old_log_probs, advantages, packed, section):
+    return -(log_probs * advantages).sum()
 
 class Keep:
     def __init__(self, run_dir):

@@ -32,6 +32,7 @@ def _paths(config: RunConfig) -> Iterator[tuple[str, str]]:
         "rollout.group_filter": config.rollout.group_filter,
         "rollout.sample_filter": config.rollout.sample_filter,
         "algorithm.advantage_function": config.algorithm.advantage_function,
+        "algorithm.loss_function": config.algorithm.loss_function,
     }
     yield from ((key, path) for key, path in named.items() if path is not None)
     yield from (("tracking.sinks", path) for path in config.tracking.sinks)

@@ -135,12 +135,15 @@ class AlgorithmSection(Section):
     """The estimator and the loss; each name is one of `vime_cp`.
 
     `advantage_function` replaces the estimator: an import path of a function of the rollouts and this section.
+    `loss_function` replaces the loss: one number per token of a packed micro-batch, from its log-probs, the old ones,
+    and the advantages; what it returns is weighted by `aggregation`.
     """
 
     advantage: Literal["grpo"] = "grpo"
     advantage_function: str | None = None
     divide_by_std: bool = True
     loss: Literal["policy"] = "policy"
+    loss_function: str | None = None
     clip_low: Annotated[float, Field(ge=0)] = 0.2
     clip_high: Annotated[float, Field(ge=0)] = 0.28
     aggregation: Literal["rollout_mean", "sample_mean", "token_mean", "prompt_mean"] = "rollout_mean"

@@ -40,6 +40,11 @@ CONTRACTS: Mapping[str, Contract] = {
         Contract(
             key="algorithm.advantage_function", positional=("rollouts", "section"), returns="one array per sample"
         ),
+        Contract(
+            key="algorithm.loss_function",
+            positional=("log_probs", "old_log_probs", "advantages", "packed", "section"),
+            returns="Tensor",
+        ),
         Contract(key="tracking.sinks", positional=("run_dir",), returns="Sink"),
     )
 }

@@ -21,6 +21,8 @@ from vime_train.report import open_sinks
 from vime_train.rollout import Answer, Collector, batch_advantages, load_reward
 
 if TYPE_CHECKING:
+    from torch import Tensor
+    from vime_cp.invariance import Shard
     from vime_train.data import DataSource
     from vime_train.rollout import Rollout
 
@@ -51,6 +53,7 @@ def exercise(path: str, key: str, config: RunConfig | None = None) -> list[str]:
         "rollout.reward": _reward,
         "rollout.group_reward": _reward,
         "algorithm.advantage_function": _advantages,
+        "algorithm.loss_function": _loss,
         "tracking.sinks": _sink,
         "data.source": _source,
     }
@@ -128,6 +131,29 @@ def _advantages(key: str, config: RunConfig) -> list[str]:
     section = AlgorithmSection(advantage_function=config.algorithm.advantage_function)
     arrays = batch_advantages(rollouts, section)
     return [f"{key}: {len(arrays)} samples have one finite number per response token"]
+
+
+def _loss(key: str, config: RunConfig) -> list[str]:
+    """The loss on random splits over micro-batches, DP and CP: value and gradient may not depend on the split."""
+    from vime_cp import sample_weights, weighted_sum
+    from vime_cp.invariance import check
+    from vime_train.algorithm import policy_terms
+
+    def loss_of(shard: Shard) -> Tensor:
+        weights = sample_weights("rollout_mean", shard.step.mask_sums, rollout_ids=shard.step.rollout_ids)
+        terms = policy_terms(
+            config.algorithm,
+            log_probs=shard.log_probs,
+            old_log_probs=shard.old_log_probs,
+            advantages=shard.advantages,
+            packed=shard.batch,
+        )
+        return weighted_sum(terms.loss, shard.batch.mask, weights[list(shard.samples)], shard.batch.sample_index)
+
+    report = check(loss_of)
+    if not report.holds:
+        raise PluginError(f"{key} = {config.algorithm.loss_function!r} breaks a law of losses.\n{report}")
+    return [f"{key}: value and gradient are the same for every split over micro-batches, DP and CP"]
 
 
 def _sink(key: str, config: RunConfig) -> list[str]:
