@@ -7,6 +7,8 @@ Runs the python blocks and then the console blocks in an empty folder, as `tests
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import subprocess
@@ -14,18 +16,23 @@ import tempfile
 from pathlib import Path
 
 README = Path(__file__).parents[1] / "README.md"
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|text|console)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", flags=re.MULTILINE)
 
 
 def main() -> None:
     text = README.read_text(encoding="utf-8")
     names: dict[str, object] = {}
+    printed = io.StringIO()
 
     def refreshed(found: re.Match[str]) -> str:
         if found[1] == "python":
-            exec(found[2], names)
+            printed.seek(printed.truncate(0))
+            with contextlib.redirect_stdout(printed):
+                exec(found[2], names)
             return found[0]
+        if found[1] == "text":
+            return f"```text\n{printed.getvalue()}```"
         outputs = []
         for command in COMMAND.findall(found[2]):
             done = subprocess.run(["bash", "-c", command], capture_output=True, encoding="utf-8", check=True)

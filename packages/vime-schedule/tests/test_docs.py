@@ -35,15 +35,21 @@ def run_console(block: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("path", [README, MIGRATING], ids=["readme", "migrating"])
-def test_every_example_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_runs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     names: dict[str, object] = {}
     languages = set()
+    printed = ""
     for language, text, line in blocks(path):
         languages.add(language)
         if language == "python":
             exec(compile("\n" * line + text, str(path), "exec"), names)
+            printed = capsys.readouterr().out
+        elif language == "text":
+            assert printed == text, f"{path.name}:{line}"
         elif language == "console":
             run_console(text, f"{path.name}:{line}")
     assert "python" in languages
