@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Self, final
 
 import numpy as np
-
 from vime_metrics._errors import MetricError
 from vime_metrics._metric import Metric
 from vime_metrics._numbers import Values, as_array, as_count, split_finite
@@ -93,7 +92,11 @@ class TextCounts(Metric):
     nonfinite: int = 0
 
     def __post_init__(self) -> None:
-        pairs = sorted(dict(self.counts).items())
+        counts = dict(self.counts)
+        for text in counts:
+            if not isinstance(text, str):
+                raise MetricError(f"TextCounts counts texts, given {text!r}: convert it with str() or use a Histogram.")
+        pairs = sorted(counts.items())
         object.__setattr__(self, "counts", tuple((text, as_count(n, f"TextCounts[{text!r}]")) for text, n in pairs))
 
     @classmethod

@@ -32,13 +32,20 @@ def test_a_type_clash_names_both_ranks_and_the_key():
 
 
 def test_settings_clash():
-    refused([{"x": Std()}, {"x": Std(unbiased=True)}], r"metric 'x' is Std with .* on rank 0 but Std with .* on rank 1")
+    refused(
+        [{"x": Std()}, {"x": Std(unbiased=True)}],
+        r"'x' is Std with \('biased',\) on rank 0 but Std with \('unbiased',\)",
+    )
     refused([{"x": Quantiles()}, {"x": Quantiles(also=(0.9,))}], "metric 'x' is Quantiles on rank 0 but Quantiles with")
     refused([{"x": Histogram((0,))}, {"x": Histogram((1,))}], "metric 'x' is Histogram with")
 
 
 def test_a_value_that_is_no_metric_names_rank_and_key():
     refused([{}, {"x": 0.5}], r"rank 1: metric 'x' is a float \(0\.5\): say how it adds, with one of Count, Histogram")
+
+
+def test_a_key_that_is_no_text():
+    refused([{}, {3: Sum(1)}], "rank 1: metric 3 must be named by a text, not by a int")
 
 
 def test_strict_names_the_missing_rank_and_the_key():

@@ -171,6 +171,15 @@ def test_memory_of_schemas_is_bounded():
     assert max(len(memory._plans), len(memory._schemas), len(memory._follower)) <= 257
 
 
+def test_memory_of_orders_is_bounded():
+    world, step = SimulatedWorld(1), [(f"metric {at}", Sum(at)) for at in range(100)]
+    for at in range(100):
+        assert world.all_reduce([dict(step[at:] + step[:at])])[0]["metric 7"] == 7.0
+    memory = world._memories[0]
+    assert max(len(plan._pickers) for plan in memory._plans.values()) <= 32
+    assert len(memory._schemas) == 1
+
+
 def test_a_schema_error_leaves_the_world_usable():
     world = SimulatedWorld(2)
     with pytest.raises(ValueError, match="'a' is Mean on rank 0 but Sum on rank 1"):

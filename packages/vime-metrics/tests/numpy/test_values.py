@@ -161,6 +161,12 @@ def test_texts_have_shares():
     assert math.isnan(TextCounts().share("stop"))
 
 
+@pytest.mark.parametrize("thing", [3, None, ("a",)], ids=repr)
+def test_only_texts_are_counted_as_texts(thing):
+    with pytest.raises(MetricError, match="TextCounts counts texts, given"):
+        TextCounts.of(["stop", thing])
+
+
 def test_last_takes_the_highest_step_and_averages_ties():
     assert (Last(1.0, step=3) + Last(5.0, step=2)).value == 1.0
     assert (Last(1.0, step=3) + Last(5.0, step=3)).value == 3.0

@@ -34,7 +34,8 @@ _KINDS: Final[tuple[type[Metric], ...]] = (
     TextCounts,
 )
 _WITH_SETTINGS: Final = (Std, Quantiles, Histogram, TextCounts)
-_REMEMBERED: Final = 32
+REMEMBERED: Final = 32
+"""How many shapes of step, and schemas of one shape, are kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +66,7 @@ class Describer:
     """Describes steps, remembering the latest shapes of step."""
 
     def __init__(self) -> None:
-        self._shapes: deque[Shape] = deque(maxlen=_REMEMBERED)
+        self._shapes: deque[Shape] = deque(maxlen=REMEMBERED)
 
     def describe(self, step: Mapping[str, Metric], options: Options) -> Local:
         """`step` with its schema; `MetricError` names a key that has no metric."""
@@ -74,7 +75,7 @@ class Describer:
         schema = shape.schemas.get(settings)
         if schema is None:
             schema = LocalSchema.of(_schema(step, options))
-            if len(shape.schemas) >= _REMEMBERED:
+            if len(shape.schemas) >= REMEMBERED:
                 shape.schemas.clear()
             shape.schemas[settings] = schema
         return Local(values, shape, schema)
@@ -99,7 +100,7 @@ def settings_of(metric: Metric) -> Settings:
     """What two metrics of one key must share to be added; for texts, what is united instead."""
     match metric:
         case Std():
-            return (float(metric.unbiased),)
+            return ("unbiased" if metric.unbiased else "biased",)
         case Quantiles():
             return metric.also
         case Histogram():
@@ -111,7 +112,7 @@ def settings_of(metric: Metric) -> Settings:
 
 
 def _schema(step: Mapping[str, Metric], options: Options) -> Schema:
-    _refuse_reserved(step)
+    _refuse_names(step)
     entries = {
         key: Entry(kind=_kind(key, step[key]), settings=settings_of(step[key]), copies=options.copies(key))
         for key in sorted(step)
@@ -119,8 +120,10 @@ def _schema(step: Mapping[str, Metric], options: Options) -> Schema:
     return Schema(entries=entries, call=options.call())
 
 
-def _refuse_reserved(step: Mapping[str, Metric]) -> None:
+def _refuse_names(step: Mapping[str, Metric]) -> None:
     for key in step:
+        if not isinstance(key, str):
+            raise MetricError(f"metric {key!r} must be named by a text, not by a {type(key).__name__}.")
         owner = step.get(key.removesuffix(NONFINITE_SUFFIX))
         if key.endswith(NONFINITE_SUFFIX) and not (isinstance(owner, Metric) and owner.nonfinite):
             raise MetricError(

@@ -1,6 +1,6 @@
 """The agreed layout of one combination of schemas: which number goes where, on which rank.
 
-Every rank builds the same plan from the same schemas; only `mine` differs. Packing and unpacking touch no names.
+Every rank builds the same plan from the same schemas; only what is picked differs. Packing and unpacking touch no name.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
-
 from vime_metrics._metric import Metric
 from vime_metrics._numbers import Array
-from vime_metrics._reduction._describe import Local, Shape
+from vime_metrics._reduction._describe import REMEMBERED, Local, Shape
 from vime_metrics._reduction._schema import NONFINITE_SUFFIX, Entry, Options
 from vime_metrics._reduction._union import refuse_equal_names
 from vime_metrics._reduction.blocks import Block, Mine, build_blocks
@@ -47,6 +46,8 @@ class Plan:
         if pickers is None:
             position = {key: at for at, key in enumerate(local.shape.keys)}
             pickers = [_Picker(block, position, self.rank) for block in self.blocks]
+            if len(self._pickers) >= REMEMBERED:
+                self._pickers.clear()
             self._pickers[local.shape] = pickers
         return [picker.mine(local.values) for picker in pickers]
 

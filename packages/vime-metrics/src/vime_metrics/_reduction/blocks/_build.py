@@ -37,7 +37,7 @@ def _blocks_of(kind: str, keys: Sequence[str], entries: Sequence[Entry], ranks: 
     names, copies = tuple(keys), tuple(entry.copies for entry in entries)
     match kind:
         case "Std":
-            return [StdBlock(names, copies, tuple(float(entry.settings[0]) for entry in entries))]
+            return [StdBlock(names, copies, tuple(entry.settings[0] == "unbiased" for entry in entries))]
         case "Histogram":
             return [HistogramBlock(key, e.copies, _floats(e)) for key, e in zip(keys, entries, strict=True)]
         case "Quantiles":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-
 from vime_metrics._moments import Std
 from vime_metrics._numbers import Array
 from vime_metrics._reduction.blocks._block import Block, Mine, column, ratio
@@ -17,10 +16,10 @@ class StdBlock(Block[Std]):
 
     has_second = True
 
-    def __init__(self, keys: tuple[str, ...], copies: tuple[int, ...], unbiased: tuple[float, ...]) -> None:
+    def __init__(self, keys: tuple[str, ...], copies: tuple[int, ...], unbiased: tuple[bool, ...]) -> None:
         super().__init__(keys, copies)
         self.first_size = 2 * len(keys)
-        self._unbiased = np.array(unbiased)
+        self._unbiased = np.array(unbiased, np.float64)
 
     def write_first(self, mine: Mine[Std], out: Array) -> None:
         """Counts, then sums."""
