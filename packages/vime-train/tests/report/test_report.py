@@ -14,16 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vime_metrics import Mean, Quantiles
-from vime_train.config import RunConfig, TrackingSection
+from vime_train.config import RunConfig
 from vime_train.data.arithmetic import ArithmeticSums
-from vime_train.plugins import PluginError
 from vime_train.report import (
     MetricsLog,
-    PlainProgress,
     Record,
-    describe,
-    open_sinks,
     print_table,
     read_records,
     series,
@@ -66,46 +61,6 @@ def step(number: int) -> dict[str, float]:
         "time__step": 4.0,
         **({"eval__accuracy": 0.9} if number == 3 else {}),
     }
-
-
-def test_a_log_holds_every_figure_of_every_metric(tmp_path: Path) -> None:
-    log = MetricsLog(tmp_path / "metrics.jsonl")
-    values = log.write(1, {"b": 2.0, "a": Mean(3, 4), "empty": Mean(), "length": Quantiles.of([1, 2, 3])})
-    log.close()
-    line = json.loads((tmp_path / "metrics.jsonl").read_text())
-    assert line["step"] == 1
-    assert (line["a"], line["b"], line["empty"]) == (0.75, 2.0, None)
-    assert line["length/p50"] == pytest.approx(2.0, rel=0.02)
-    assert list(values) == sorted(values)
-    found = read_records(tmp_path / "metrics.jsonl")[0]
-    assert found.iteration == 1
-    assert math.isnan(found.values["empty"])
-
-
-def test_other_sinks_get_the_same_numbers(tmp_path: Path) -> None:
-    seen: list[tuple[int, dict[str, float]]] = []
-
-    class Sink:
-        def write(self, step: int, values: Any) -> None:
-            seen.append((step, dict(values)))
-
-        def close(self) -> None:
-            seen.append((-1, {}))
-
-    log = MetricsLog(tmp_path / "metrics.jsonl", [Sink()])
-    log.write(3, {"a": 1.0})
-    log.close()
-    assert seen == [(3, {"a": 1.0}), (-1, {})]
-
-
-def test_sinks_are_made_from_import_paths(tmp_path: Path) -> None:
-    path = "vime_metrics.sinks:JsonlSink"
-    sink = open_sinks(TrackingSection(sinks=(path,)), tmp_path / "other.jsonl")[0]
-    sink.write(1, {"a": 1.0})
-    sink.close()
-    assert json.loads((tmp_path / "other.jsonl").read_text()) == {"step": 1, "a": 1.0}
-    with pytest.raises(PluginError, match=r"'builtins:list' made a list without write and close"):
-        open_sinks(TrackingSection(sinks=("builtins:list",)), tmp_path)
 
 
 def test_records_of_a_resumed_run_are_the_last_ones(tmp_path: Path) -> None:
@@ -260,46 +215,3 @@ def test_a_histogram_counts_every_length_once(lengths: list[int]) -> None:
 
 def test_no_response_has_a_histogram_too() -> None:
     assert histogram([]) == "<p>No response.</p>"
-
-
-def test_plain_progress_says_a_tenth_at_a_time() -> None:
-    stream = io.StringIO()
-    progress = PlainProgress(stream)
-    progress.say("starting Ray")
-    for done in range(1, 101):
-        progress.advance("supervised", done, 100, {"train/loss": 0.5})
-    progress.close()
-    lines = stream.getvalue().splitlines()
-    assert len(lines) == 11
-    assert re.fullmatch(r"\[ *\d+\.\d s\] starting Ray", lines[0])
-    assert lines[-1].endswith("supervised 100/100  loss 0.500")
-
-
-@pytest.mark.parametrize("total", [1, 2, 3, 7])
-def test_plain_progress_of_a_short_phase_says_every_step(total: int) -> None:
-    stream = io.StringIO()
-    progress = PlainProgress(stream)
-    for done in range(1, total + 1):
-        progress.advance("iteration", done, total, {})
-    assert len(stream.getvalue().splitlines()) == total
-
-
-def test_live_progress_shows_the_figures_on_a_terminal() -> None:
-    from rich.console import Console
-
-    from vime_train.report import LiveProgress
-
-    stream = io.StringIO()
-    progress = LiveProgress(Console(file=stream, force_terminal=True, width=120))
-    progress.say("starting [Ray]")
-    progress.advance("iteration", 3, 4, {"rollout/reward": 0.25, "time/step": 3.5})
-    progress.close()
-    text = stream.getvalue()
-    assert "starting [Ray]" in text
-    assert "3/4" in text
-    assert "reward 0.250" in text
-
-
-def test_small_figures_are_told_with_their_exponent() -> None:
-    assert describe({"check/max_log_prob_difference": 2.9e-5}) == "log-prob diff 2.9e-05"
-    assert describe({"rollout/reward": 0.0}) == "reward 0.000"

@@ -5,23 +5,29 @@ from vime_train.config._launch import check_launch, launch_problems
 from vime_train.config._load import load_config, shipped
 from vime_train.config._machine import NEEDED_MODULES, Machine
 from vime_train.config._native import data_parallel_fields, native_problems, transformer_fields
-from vime_train.config._sections import (
-    AlgorithmSection,
+from vime_train.config._run_config import RunConfig
+from vime_train.config._section import Section
+from vime_train.config._sections_data import (
+    DataSection,
+    RolloutSection,
+    SupervisedSection,
+)
+from vime_train.config._sections_model import (
     BatchingSection,
+    LayoutSection,
+    ModelSection,
+)
+from vime_train.config._sections_run import (
     CheckpointSection,
     ClusterSection,
-    DataSection,
     DebugSection,
     EngineSection,
     EvaluationSection,
-    LayoutSection,
-    ModelSection,
-    OptimizerSection,
-    RolloutSection,
-    RunConfig,
-    Section,
-    SupervisedSection,
     TrackingSection,
+)
+from vime_train.config._sections_training import (
+    AlgorithmSection,
+    OptimizerSection,
     TrainSection,
 )
 from vime_train.config._shape import ModelShape

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vime_schedule import TokenBudget
 
 if TYPE_CHECKING:
-    from vime_train.config._sections import RunConfig
+    from vime_train.config._run_config import RunConfig
     from vime_train.config._shape import ModelShape
 
 

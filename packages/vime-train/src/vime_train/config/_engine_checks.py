@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vime_train.config._sections import RunConfig
+    from vime_train.config._run_config import RunConfig
     from vime_train.config._shape import ModelShape
 
 CPU_MIN_HEAD_DIM = 32

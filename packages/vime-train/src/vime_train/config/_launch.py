@@ -21,7 +21,7 @@ from vime_train.config._plugin_checks import plugin_problems
 from vime_train.config._shape import ModelShape
 
 if TYPE_CHECKING:
-    from vime_train.config._sections import RunConfig
+    from vime_train.config._run_config import RunConfig
 
 
 def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -> list[str]:

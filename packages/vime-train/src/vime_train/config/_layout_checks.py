@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vime_train.config._machine import Machine
-    from vime_train.config._sections import RunConfig
+    from vime_train.config._run_config import RunConfig
     from vime_train.config._shape import ModelShape
 
 RANKS_PER_CORE = 8

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from vime_train.config._errors import ConfigError
-from vime_train.config._sections import RunConfig
+from vime_train.config._run_config import RunConfig
 
 Tree = dict[str, Any]
 SHIPPED = Path(__file__).parent.parent / "configs"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from vime_train.config._vendor_fields import VendorClass, accepts, fields
 
 if TYPE_CHECKING:
-    from vime_train.config._sections import RunConfig
+    from vime_train.config._run_config import RunConfig
 
 TRANSFORMER = (
     VendorClass(package="megatron", file="core/transformer/transformer_config.py", name="TransformerConfig"),

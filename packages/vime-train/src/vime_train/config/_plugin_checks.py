@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vime_train.plugins import CONTRACTS, PluginError, load, resolve
 
 if TYPE_CHECKING:
-    from vime_train.config._sections import RunConfig
+    from vime_train.config._run_config import RunConfig
 
 
 def plugin_problems(config: RunConfig) -> Iterator[str]:

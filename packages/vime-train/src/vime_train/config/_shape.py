@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vime_train.config._errors import ConfigError
 
 if TYPE_CHECKING:
-    from vime_train.config._sections import ModelSection
+    from vime_train.config._sections_model import ModelSection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

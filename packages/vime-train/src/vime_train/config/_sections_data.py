@@ -1,0 +1,69 @@
+"""What is trained on: problems, worked answers, rollouts and their rewards."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from vime_train.config._section import Count, Fraction, Positive, Seconds, Section
+
+
+class DataSection(Section):
+    """Where problems come from: the import path of a data source, and what it is called with.
+
+    `max_prompt_tokens` bounds the prompts: a source leaves longer ones out and counts them.
+    """
+
+    source: str = "vime_train.data.arithmetic:ArithmeticSums"
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    max_prompt_tokens: Positive = 64
+
+
+class SupervisedSection(Section):
+    """Supervised training on worked answers before the first rollout; `steps = 0` skips it."""
+
+    steps: Count = 0
+    batch_size: Positive = 32
+    lr: Annotated[float, Field(gt=0)] = 4e-3
+    warmup_steps: Count = 30
+    decay_steps: Positive = 700
+
+
+class RolloutSection(Section):
+    """How prompts become rollouts.
+
+    One iteration draws `prompts_per_iteration` prompts and runs `rollouts_per_prompt` rollouts of each.
+    A rollout whose answer scores less than `solved_score` may try again, up to `max_attempts` answers; each answer is a
+    training sample and all answers of a rollout share its id and its reward. The score of attempt k counts
+    `retry_reward ** (k - 1)`. `max_retry_tokens` bounds what a retry adds to the conversation besides the answer.
+
+    `group_filter` accepts or rejects a whole group of rollouts; up to `max_draws` times `prompts_per_iteration` prompts
+    are drawn until enough groups are accepted. `drop_zero_variance` leaves groups without variance out of the batch,
+    with the weights of the rest scaled as if they were in it. `sample_filter` takes an iteration's rollouts and returns
+    those to train on. Functions are import paths, `package.module:name`.
+
+    Rewards come from one of `group_reward`, `reward`, the server at `reward_url` (asked `reward_attempts` times, for
+    `reward_concurrency` problems at once), or else from the data source's own score.
+    """
+
+    prompts_per_iteration: Positive = 32
+    rollouts_per_prompt: Positive = 16
+    max_attempts: Positive = 2
+    retry_reward: Fraction = 0.5
+    solved_score: float = 1.0
+    max_retry_tokens: Count = 1
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    max_new_tokens: Positive = 64
+    function: str = "vime_train.rollout.attempts:generate_rollouts"
+    reward: str | None = None
+    group_reward: str | None = None
+    reward_url: Annotated[str, Field(pattern="^https?://")] | None = None
+    reward_timeout_seconds: Seconds = 30.0
+    reward_attempts: Positive = 5
+    reward_concurrency: Positive = 16
+    group_filter: str | None = None
+    sample_filter: str | None = None
+    max_draws: Positive = 1
+    drop_zero_variance: bool = True

@@ -1,0 +1,77 @@
+"""How it runs: engines, evaluation, tracking, checkpoints, machines."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from vime_train.config._section import Count, Positive, Seconds, Section
+
+
+class EngineSection(Section):
+    """The rollout engines (vLLM).
+
+    An engine that dies is started again, up to `max_restarts` times. `max_log_prob_difference` is the largest
+    difference between the engines' and the trainers' log-probs of a sampled token that a run goes on with.
+    """
+
+    engines: Positive = 1
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    max_num_seqs: Positive = 512
+    max_num_batched_tokens: Positive = 16384
+    kv_cache_gib: Positive = 1
+    threads: Positive = 1
+    max_restarts: Count = 3
+    start_timeout_seconds: Seconds = 300.0
+    generate_timeout_seconds: Seconds = 600.0
+    max_log_prob_difference: Annotated[float, Field(gt=0)] = 1e-3
+
+
+class EvaluationSection(Section):
+    """Greedy accuracy on problems that are never trained on.
+
+    `every = 0` evaluates only before the first and after the last iteration. Tune on `split = "validation"`, and the
+    figures of `"held_out"` stay honest.
+    """
+
+    problems: Count = 200
+    every: Count = 10
+    split: Literal["held_out", "validation"] = "held_out"
+
+
+class TrackingSection(Section):
+    """Where the figures go besides `metrics.jsonl`: import paths of factories that make a sink from a run directory."""
+
+    sinks: tuple[str, ...] = ()
+
+
+class DebugSection(Section):
+    """Take a run apart: generation without training, or training on rollouts that were generated before.
+
+    `save_rollouts` writes the rollouts of every iteration into the run directory's `rollouts/`. `load_rollouts` names
+    such a directory of another run and trains on what it holds, generating nothing. `rollout_only` trains nothing.
+    """
+
+    save_rollouts: bool = False
+    load_rollouts: str | None = None
+    rollout_only: bool = False
+
+
+class CheckpointSection(Section):
+    """When a checkpoint is written (iterations; 0: only at the end) and how many are kept."""
+
+    every: Count = 10
+    keep: Positive = 2
+
+
+class ClusterSection(Section):
+    """Where the run lives. `address = "local"` starts Ray on this machine, on loopback only.
+
+    `gpus_per_process` is what Ray reserves for each trainer rank and each engine; 0 runs on CPUs.
+    """
+
+    address: str = "local"
+    gpus_per_process: Annotated[float, Field(ge=0)] = 0
+    start_timeout_seconds: Seconds = 120.0
+    train_timeout_seconds: Seconds = 1800.0
