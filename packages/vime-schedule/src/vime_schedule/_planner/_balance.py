@@ -53,6 +53,8 @@ def _place(packed: Grid, items: Items, capacity: int, objective: str) -> Grid:
         return grid
     if by_step:
         _level_ranks(grid, items, capacity, even, None)
+        swap_bins(grid, even, 2 * grid.dp, across_rows=True)
+        _level_ranks(grid, items, capacity, even, None)
         return search_exactly(grid, items, capacity, by_step=True)
     if objective == "balanced" and max(grid.rank_costs()) > ideal * (1 + BUYS):
         return _trade(grid, items, capacity, int(ideal * (1 + BUYS)))

@@ -6,6 +6,8 @@ Laws
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 
 from vime_schedule._planner._grid import Grid
@@ -33,34 +35,50 @@ def deal(grid: Grid) -> Grid:
     return grid.take(order)
 
 
-def swap_bins(grid: Grid, target: int, max_moves: int) -> None:
-    """Swap bins inside rows until the dearest rank costs at most `target`, nothing helps, or `max_moves` are made."""
+def swap_bins(grid: Grid, target: int, max_moves: int, *, across_rows: bool = False) -> None:
+    """Swap bins between the dearest and a light rank while that rank costs more than `target` and it helps.
+
+    Swaps stay inside rows unless `across_rows`, which changes what the rows cost.
+    """
     dp, load = grid.dp, grid.rank_costs()
     for _ in range(max_moves):
         heavy = max(range(dp), key=load.__getitem__)
         if load[heavy] <= target:
             return
-        swap = _best_swap(grid, load, heavy)
+        swap = _best_swap(grid, load, heavy, across_rows)
         if swap is None:
             return
-        start, light = swap
-        gained = grid.costs[start + heavy] - grid.costs[start + light]
+        given, taken = swap
+        gained = grid.costs[given] - grid.costs[taken]
         for values in (grid.bins, grid.used, grid.costs):
-            _swap(values, start + heavy, start + light)
+            _swap(values, given, taken)
         load[heavy] -= gained
-        load[light] += gained
+        load[taken % dp] += gained
 
 
-def _best_swap(grid: Grid, load: list[int], heavy: int) -> tuple[int, int] | None:
-    """The row and the light rank whose swap comes nearest to half of the difference, if any gains."""
+def _best_swap(grid: Grid, load: list[int], heavy: int, across_rows: bool) -> tuple[int, int] | None:
+    """The bin of the dearest rank and one of a light rank whose swap levels the two best, if any does."""
     dp, costs = grid.dp, grid.costs
+    given = range(heavy, len(costs), dp)
     for light in nsmallest(TRIES, range(dp), key=load.__getitem__):
         gap = load[heavy] - load[light]
-        gains = map(int.__sub__, costs[heavy::dp], costs[light::dp])
-        miss, row = min((abs(2 * gain - gap), row) for row, gain in enumerate(gains))
+        if across_rows:
+            pairs: Iterable[tuple[int, int]] = _near_pairs(costs, given, range(light, len(costs), dp), gap // 2)
+        else:
+            pairs = zip(given, range(light, len(costs), dp), strict=True)
+        miss, best = min(((abs(2 * (costs[a] - costs[b]) - gap), (a, b)) for a, b in pairs), default=(gap, (0, 0)))
         if miss < gap:
-            return row * dp, light
+            return best
     return None
+
+
+def _near_pairs(costs: list[int], given: range, taken: range, wanted: int) -> Iterator[tuple[int, int]]:
+    """For every given bin the two bins whose costs are nearest to `wanted` below its own."""
+    rising = sorted(taken, key=costs.__getitem__)
+    for a in given:
+        at = bisect_left(rising, costs[a] - wanted, key=costs.__getitem__)
+        for b in rising[max(at - 1, 0) : at + 1]:
+            yield a, b
 
 
 def _swap(values: list[int] | list[list[int]], a: int, b: int) -> None:

@@ -14,7 +14,7 @@ Laws
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import neg
 
 from vime_schedule._planner._grid import Grid
@@ -43,11 +43,18 @@ class FreeItems:
             links[item], item = free, links[item]
         return free
 
-    def take_bin(self, capacity: int, height: int, keep: int) -> list[int]:
-        """Take the first free item and then the longest that fit, until `keep` items are left."""
+    def take(self, taken: Iterable[int]) -> None:
+        """Take these free items."""
+        for item in taken:
+            self._links[item] = item + 1
+            self.count -= 1
+            self.cost -= self.costs[item]
+
+    def take_bin(self, capacity: int, height: int, keep: int, start: int = 0) -> list[int]:
+        """Take the first free item from `start` on and then the longest that fit, until `keep` items are left."""
         links, loads, costs = self._links, self.loads, self.costs
         falling_loads, falling_costs, size = self._falling_loads, self._falling_costs, len(loads)
-        first = self.next_free(0)
+        first = self.next_free(start)
         taken = [first]
         room, below = capacity - loads[first], height - costs[first]
         item = first + 1
@@ -65,10 +72,7 @@ class FreeItems:
             below -= costs[item]
             item += 1
             spare -= 1
-        for item in taken:
-            links[item] = item + 1
-        self.count -= len(taken)
-        self.cost -= height - below
+        self.take(taken)
         return taken
 
 
@@ -83,6 +87,24 @@ def peel_rows(free: FreeItems, dp: int, num_rows: int, capacity: int) -> list[li
             break
         rows.append([free.take_bin(capacity, height, later + dp - 1 - k) for k in range(dp)])
     return rows
+
+
+def peel_row_at(
+    items: Items, fixed: Iterable[int], start: int, dp: int, later: int, capacity: int
+) -> list[list[int]] | None:
+    """One row as high as item `start`, from the items from there on that are not `fixed`, leaving `later` of them.
+
+    Where only some bins of a row have a long sample, the others are filled as far as that row allows.
+    """
+    free = FreeItems(items.loads, items.costs)
+    free.take(fixed)
+    height = items.costs[start]
+    row = []
+    for k in range(dp):
+        if free.next_free(start) == len(items):
+            return None
+        row.append(free.take_bin(capacity, height, later + dp - 1 - k, start))
+    return row
 
 
 def first_fit_decreasing(items: Items, chosen: Sequence[int], dp: int, num_rows: int, capacity: int) -> Grid | None:

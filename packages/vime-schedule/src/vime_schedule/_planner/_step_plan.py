@@ -7,7 +7,7 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 
 from vime_schedule._planner._balance import place_all
@@ -32,6 +32,7 @@ class _Plan:
     count: Count
     value: float
     bound: float
+    step_bound: float
     lockstep_bound: float
 
 
@@ -39,10 +40,9 @@ def plan_step(problem: Problem, number: int, positions: Sequence[int], num_rollo
     """Plan step `number`, which trains the samples at `positions`."""
     classes = split_by_signature(problem, positions)
     fewest = fewest_micro_batches(classes, problem.layout, problem.capacity, problem.unit)
-    least_step = step_bound(classes, problem.layout.dp)
-    best = _plan(problem, number, classes, fewest, least_step)
+    best = _plan(problem, number, classes, fewest)
     for _ in range(LARGER):
-        larger = _larger(problem, number, classes, best, least_step)
+        larger = _larger(problem, number, classes, best)
         if larger is None:
             break
         best = larger
@@ -55,19 +55,22 @@ def plan_step(problem: Problem, number: int, positions: Sequence[int], num_rollo
         ),
         global_batch_size=num_rollouts,
         bounds=StepBounds(
-            micro_batches=fewest.total, step=least_step * unit, lockstep=max(least_step, best.lockstep_bound) * unit
+            micro_batches=fewest.total,
+            step=best.step_bound * unit,
+            lockstep=max(best.step_bound, best.lockstep_bound) * unit,
         ),
         reasons=best.count.reasons,
     )
 
 
-def _plan(problem: Problem, number: int, classes: Sequence[Items], count: Count, least_step: float) -> _Plan:
+def _plan(problem: Problem, number: int, classes: Sequence[Items], count: Count) -> _Plan:
     packed, held = pack_legally(problem, number, classes, count)
     grid = place_all(problem, classes, packed)
     order = order_rows(
         grid, problem.layout, longest_first=problem.longest_first, search=problem.objective == "pipeline"
     )
     grid = grid.take([row * grid.dp + rank for row in order for rank in range(grid.dp)])
+    least_step = step_bound(classes, grid.dp, grid.num_rows)
     least = sum(lockstep_bound(items, grid.dp, grid.num_rows, problem.capacity) for items in classes)
     if problem.objective == "step":
         value, bound = float(max(grid.rank_costs())), least_step
@@ -75,21 +78,19 @@ def _plan(problem: Problem, number: int, classes: Sequence[Items], count: Count,
         value, bound = max(rank_makespans(grid, problem.layout)), 0.0
     else:
         value, bound = float(grid.lockstep()), least
-    return _Plan(grid=grid, count=held, value=value, bound=bound, lockstep_bound=least)
+    return _Plan(grid=grid, count=held, value=value, bound=bound, step_bound=least_step, lockstep_bound=least)
 
 
-def _larger(problem: Problem, number: int, classes: Sequence[Items], best: _Plan, least_step: float) -> _Plan | None:
+def _larger(problem: Problem, number: int, classes: Sequence[Items], best: _Plan) -> _Plan | None:
     """The plan at the next legal count, if that pays."""
     total = problem.layout.next_legal(best.count.total + 1)
     if len(classes) > 1 or len(classes[0]) < problem.layout.dp * total or best.value <= best.bound * (1 + PAYS):
         return None
     count = Count(rows=[total], total=total, reasons=best.count.reasons)
-    larger = _plan(problem, number, classes, count, least_step)
+    larger = _plan(problem, number, classes, count)
     saved = 1 - larger.value / best.value
     if saved <= PAYS:
         return None
     why = f"{larger.count.total} micro-batches per rank lower the {problem.objective} cost by {saved:.1%}"
     cheaper = larger.count.because("cheaper", why, rows=larger.count.rows, total=larger.count.total)
-    return _Plan(
-        grid=larger.grid, count=cheaper, value=larger.value, bound=larger.bound, lockstep_bound=larger.lockstep_bound
-    )
+    return replace(larger, count=cheaper)
