@@ -42,19 +42,11 @@ def test_nothing_to_end() -> None:
     assert _processes.end("0badcafe", patience_seconds=0) == []
 
 
-def test_start_time_tells_processes_apart(sleeper: subprocess.Popen[bytes]) -> None:
-    mine = _processes.start_time(os.getpid())
-    assert mine is not None
-    assert mine == _processes.start_time(os.getpid())
-    assert _processes.start_time(sleeper.pid) != mine
-    assert _processes.start_time(2**30) is None
-
-
 DEAD_RUN = """
 import os, subprocess
 from vime_train.cluster._scratch import Scratch
 from vime_train.cluster._environment import RUN_TOKEN
-scratch = Scratch()
+scratch = Scratch(weight_bytes=0)
 (scratch.memory / "weights-0").mkdir()
 left = subprocess.Popen(["sleep", "60"], env={**os.environ, RUN_TOKEN: scratch.token}, stdout=subprocess.DEVNULL)
 print(scratch.memory, scratch.disk, left.pid, flush=True)
@@ -67,7 +59,7 @@ def test_the_next_launch_sweeps_what_a_killed_run_left_behind() -> None:
     assert dead.returncode == -9
     memory, disk, left = dead.stdout.split()
     assert Path(memory, "weights-0").is_dir()
-    assert _processes.start_time(int(left)) is not None
+    assert Path("/proc", left).exists()
     assert {Path(memory), Path(disk)} <= set(_scratch.sweep())
     assert not Path(memory).exists()
     assert not Path(disk).exists()
@@ -75,7 +67,7 @@ def test_the_next_launch_sweeps_what_a_killed_run_left_behind() -> None:
 
 
 def test_a_living_run_is_not_swept() -> None:
-    scratch = _scratch.Scratch()
+    scratch = _scratch.Scratch(weight_bytes=0)
     try:
         _scratch.sweep()
         assert scratch.memory.is_dir()
@@ -86,13 +78,44 @@ def test_a_living_run_is_not_swept() -> None:
     assert not scratch.disk.exists()
 
 
-def test_a_process_id_that_was_given_away_again_does_not_protect_a_dead_run() -> None:
-    started = _processes.start_time(os.getpid())
-    assert started is not None
-    stale = Path("/dev/shm") / f"vime-{os.getpid()}-{started - 1}-00c0ffee"
+def test_a_living_run_that_another_container_started_is_not_swept() -> None:
+    """Its process id means nothing here; its lock does."""
+    scratch = _scratch.Scratch(weight_bytes=0)
+    elsewhere = scratch.memory.rename(scratch.memory.with_name(f"vime-{2**30}-{scratch.token}"))
+    try:
+        assert elsewhere not in _scratch.sweep()
+        assert elsewhere.is_dir()
+    finally:
+        scratch.remove()
+        assert elsewhere in _scratch.sweep()
+    assert not elsewhere.exists()
+
+
+def test_a_dead_run_is_swept_also_when_its_process_id_was_given_away_again() -> None:
+    stale = Path("/dev/shm") / f"vime-{os.getpid()}-00c0ffee"
     stale.mkdir()
-    _scratch.sweep()
+    assert stale in _scratch.sweep()
     assert not stale.exists()
+
+
+def test_what_is_not_a_run_is_not_swept() -> None:
+    other = Path("/dev/shm") / "vime-notes"
+    other.mkdir()
+    try:
+        _scratch.sweep()
+        assert other.is_dir()
+    finally:
+        other.rmdir()
+
+
+def test_weights_that_shared_memory_has_no_room_for_go_to_the_disk() -> None:
+    scratch = _scratch.Scratch(weight_bytes=2**62)
+    try:
+        assert scratch.memory == scratch.disk
+        assert not scratch.memory.is_relative_to("/dev/shm")
+    finally:
+        scratch.remove()
+    assert not scratch.disk.exists()
 
 
 def test_variables_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:

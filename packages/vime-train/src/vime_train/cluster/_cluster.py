@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vime_train.config import RunConfig
 
 _PATIENCE_SECONDS = 5.0
+_LEAST_WEIGHT_BYTES = 32 * 2**20
 
 
 class Cluster:
@@ -55,7 +56,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         with ExitStack() as started:
             sweep()
-            self._scratch = Scratch()
+            self._scratch = Scratch(weight_bytes=_weight_bytes(self._config))
             started.callback(self._scratch.remove)
             started.callback(_processes.end, self._scratch.token, patience_seconds=_PATIENCE_SECONDS)
             self._start_ray(started)
@@ -102,3 +103,10 @@ class Cluster:
     def _spawn(self, name: str, environment: dict[str, str]) -> Handle:
         gpus = self._config.cluster.gpus_per_process
         return _calls.spawn(name, logs=self._logs, environment=environment, num_gpus=gpus)
+
+
+def _weight_bytes(config: RunConfig) -> int:
+    """Room for two exports of the model, each in fp32 where the files hold two bytes per weight."""
+    path = config.model.path
+    stored = sum(file.stat().st_size for file in Path(path).glob("*.safetensors")) if path is not None else 0
+    return max(_LEAST_WEIGHT_BYTES, 4 * stored)

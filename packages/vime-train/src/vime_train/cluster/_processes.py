@@ -49,14 +49,5 @@ def end(token: str, *, patience_seconds: float) -> list[int]:
     return killed
 
 
-def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None if there is no such process."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return None
-    return int(text.rpartition(")")[2].split()[19])
-
-
 def _is_zombie(entry: Path) -> bool:
     return (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"

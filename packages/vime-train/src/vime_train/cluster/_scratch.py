@@ -2,13 +2,15 @@
 
 Always true:
 
-- the name of a scratch directory tells the process it belongs to, so a later launch can tell a dead run's from a
-  living one's, also after the process id was given away again;
-- after `sweep` no directory and no process of a dead run is left.
+- a run holds a lock in each of its directories for as long as its process lives, however that ends; so a later launch
+  can tell a dead run's directory from a living one's, also when the two see different process ids (containers that
+  share a mount);
+- after `sweep` no directory of a dead run is left, and none of its processes that can be seen from here.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -19,42 +21,73 @@ from pathlib import Path
 from vime_train.cluster import _processes
 
 _SHARED_MEMORY = Path("/dev/shm")
-_NAME = re.compile(r"vime-(\d+)-(\d+)-([0-9a-f]{8})")
+_NAME = re.compile(r"vime-\d+-([0-9a-f]{8})")
+_LOCK = "lock"
 
 
 class Scratch:
-    """Two directories of one run: `memory` for weights (in shared memory where there is some), `disk` for the rest."""
+    """Two directories of one run: `memory` for weights, in shared memory where it has room, and `disk` for the rest.
 
-    def __init__(self) -> None:
+    Args:
+        weight_bytes: room that the weights on their way will need. Containers often have 64 MiB of shared memory.
+    """
+
+    def __init__(self, *, weight_bytes: int) -> None:
         self.token = uuid.uuid4().hex[:8]
-        name = f"vime-{os.getpid()}-{_processes.start_time(os.getpid()) or 0}-{self.token}"
-        self.memory, self.disk = (root / name for root in _roots())
-        for path in {self.memory, self.disk}:
-            path.mkdir(mode=0o700)
+        # the short name keeps Ray's socket paths below the 107 bytes that Linux allows
+        name = f"vime-{os.getpid()}-{self.token}"
+        self._locks: dict[Path, int] = {}
+        self.disk = self._make(_disk() / name)
+        self.memory = self._make(_SHARED_MEMORY / name) if _has_room(_SHARED_MEMORY, weight_bytes) else self.disk
 
     def remove(self) -> None:
         """Remove both directories."""
-        for path in (self.memory, self.disk):
+        for path, lock in self._locks.items():
             shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
+        self._locks.clear()
+
+    def _make(self, path: Path) -> Path:
+        # locked before it takes a name that `sweep` looks at
+        aside = path.with_name(f".{path.name}")
+        aside.mkdir(mode=0o700)
+        lock = os.open(aside / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        aside.rename(path)
+        self._locks[path] = lock
+        return path
 
 
 def sweep() -> list[Path]:
-    """Remove the directories of runs whose process is gone, with the processes they left; returns what was removed."""
+    """Remove the directories of runs that are gone, with the processes they left; returns what was removed."""
     removed = []
-    for root in set(_roots()):
+    for root in (_SHARED_MEMORY, _disk()):
         for path in root.glob("vime-*"):
             match = _NAME.fullmatch(path.name)
-            if match is None or path.stat().st_uid != os.getuid():
-                continue
-            pid, started, token = int(match[1]), int(match[2]), match[3]
-            if _processes.start_time(pid) != started:
-                _processes.end(token, patience_seconds=0)
+            if match is not None and path.stat().st_uid == os.getuid() and not _is_held(path / _LOCK):
+                _processes.end(match[1], patience_seconds=0)
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path)
     return removed
 
 
-def _roots() -> tuple[Path, Path]:
-    # the short name keeps Ray's socket paths below the 107 bytes that Linux allows
-    disk = Path(tempfile.gettempdir())
-    return (_SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else disk), disk
+def _is_held(lock: Path) -> bool:
+    try:
+        descriptor = os.open(lock, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _disk() -> Path:
+    return Path(tempfile.gettempdir())
+
+
+def _has_room(root: Path, needed: int) -> bool:
+    return os.access(root, os.W_OK) and shutil.disk_usage(root).free >= needed
