@@ -9,6 +9,7 @@ import time
 import tracemalloc
 
 import numpy as np
+
 from vime_metrics import Quantiles
 
 SIZE = 10_000_000

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-import torch
 from vime_metrics import Count, Last, Max, Mean, Metric, Min, Rate, SimulatedWorld, Std, Sum
 from vime_metrics.torch import reduce
 
@@ -79,10 +79,10 @@ def compare(rank: int, ranks: int, store: str) -> None:
 def bytes_per_metric() -> None:
     """Buffers of a steady step, without the 32 bytes that tell the schema, which do not grow."""
     print("\nbytes into a rank per metric, and collectives, of a steady step with 1000 metrics")
-    print(f"{'kind':>8} " + " ".join(f"{ranks:>9} ranks" for ranks in (2, 16, 128)))
+    print(f"{'kind':>8} " + " ".join(f"{ranks:>9} ranks" for ranks in (2, 16, 64)))
     for kind, metric in KINDS.items():
         cells = []
-        for ranks in (2, 16, 128):
+        for ranks in (2, 16, 64):
             world, step = SimulatedWorld(ranks), {f"{kind}/{at}": metric for at in range(1000)}
             world.all_reduce([step] * ranks)
             world.all_reduce([step] * ranks)

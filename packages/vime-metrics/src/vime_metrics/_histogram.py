@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Self, final
 
 import numpy as np
+
 from vime_metrics._errors import MetricError
 from vime_metrics._metric import Metric
 from vime_metrics._numbers import Values, as_array, as_count, split_finite

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, SupportsFloat, TypeAlias
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import numpy as np
 from vime_metrics._errors import MetricError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _off_device(values: Values) -> ArrayLike:
     if loaded is None:
         return values
     if isinstance(values, list | tuple) and values and isinstance(values[0], loaded.Tensor):
-        values = loaded.cat([tensor.detach().reshape(-1) for tensor in values])
+        values = loaded.cat([loaded.as_tensor(value).detach().reshape(-1) for value in values])
     if isinstance(values, loaded.Tensor):
         host: NDArray[np.float64] = values.detach().cpu().to(loaded.float64).numpy()
         return host

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-import numpy as np
 from vime_metrics import Count, Max, Mean, Min, Recorder, SchemaError, SimulatedWorld, Std, Sum
 from vime_metrics.rl import rollout_statistics
 

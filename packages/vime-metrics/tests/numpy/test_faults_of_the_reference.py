@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-import numpy as np
 from vime_metrics import Count, Max, Mean, Recorder, SchemaError, SimulatedWorld, Sum, TextCounts
 from vime_metrics.rl import StepCounter, pass_at_k, pass_rates, rollout_statistics, summary, train_step_report
 

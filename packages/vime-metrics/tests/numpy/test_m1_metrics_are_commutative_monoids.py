@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import numpy as np
 from vime_metrics import Count, Histogram, Last, Max, Mean, Min, Quantiles, Rate, Std, Sum, TextCounts
 
 REALS = st.floats(-1e100, 1e100)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import numpy as np
 from vime_metrics import (
     Count,
     Histogram,
@@ -157,6 +157,21 @@ def test_m4_copies_on_every_rank_of_a_replica_count_once(ranks, copies, oracle):
     replicated = [rank for rank in ranks for _ in range(copies)]
     world = SimulatedWorld(len(replicated))
     assert_same(world.all_reduce(steps_of(replicated), replicas=copies)[0], answer(ranks, oracle))
+
+
+def test_copies_of_a_sketch_count_once():
+    """The 0.25 quantile falls between the last 1 and the first 3; with every value twice it would be 1.5."""
+    step = {"q": Quantiles.of([1.0] * 513 + [3.0] * 1538, also=[0.25])}
+    found = SimulatedWorld(2).all_reduce([step, step], replicas=2)[0]
+    assert found["q/p25"] == step["q"].quantile(0.25) == pytest.approx(2.0, rel=1 / 256)
+
+
+def test_numbers_beyond_fp64_are_infinite_and_leave_numpy_as_it_was():
+    before = np.geterr()
+    steps = [{"sum": Sum(1e308), "std": Std.of([-1e308]), "max": Max(1)}, {"sum": Sum(1e308), "std": Std.of([1e308])}]
+    found = SimulatedWorld(2).all_reduce(steps)[0]
+    assert found == {"max": 1.0, "std": math.inf, "sum": math.inf}
+    assert np.geterr() == before
 
 
 SPREAD = st.lists(

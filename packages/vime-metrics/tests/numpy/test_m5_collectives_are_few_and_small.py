@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
-import numpy as np
 from vime_metrics import (
     Count,
     Histogram,

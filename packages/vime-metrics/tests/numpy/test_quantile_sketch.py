@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import numpy as np
 from vime_metrics import MetricError, Quantiles
 from vime_metrics._quantiles import EXACT_SIZE
 from vime_metrics._sketch import RELATIVE_ERROR, Sketch, bucket_of, middle_of

@@ -6,11 +6,11 @@ import math
 from fractions import Fraction
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import numpy as np
 from vime_metrics import Mean, MetricError, Recorder, SimulatedWorld, merge
 from vime_metrics.rl import (
     StepCounter,

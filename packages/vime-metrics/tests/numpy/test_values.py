@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
+import numpy as np
 import pytest
 
-import numpy as np
 from vime_metrics import (
     Count,
     Histogram,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import torch
 from vime_metrics import Max, Mean, MetricError, Recorder, Std, Sum
 from vime_metrics.torch import all_reduce, fetch, reduce
 from vime_metrics.torch._roll_call import explain
@@ -31,6 +31,7 @@ def test_a_tensor_is_an_array():
     assert Std.of(values).value == pytest.approx(1.8708286933869707)
     assert Max.of(values.T) == Max(6.0)
     assert Mean.of([torch.tensor(1.0), torch.tensor([2.0, 3.0])]) == Mean(6.0, 3.0)
+    assert Mean.of([torch.tensor(1.0), 2, 3.5]) == Mean(6.5, 3.0)
     assert Mean.of(values > 2.5, weights=values) == Mean(9.0, 12.0)
 
 

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
+
 from vime_metrics._metric import Metric
 from vime_metrics._numbers import Array
 from vime_metrics._reduction._describe import REMEMBERED, Local, Shape
@@ -68,6 +69,7 @@ class Plan:
         for block, where in zip(self.blocks, self._firsts, strict=True):
             block.check(first[where])
 
+    @np.errstate(over="ignore", invalid="ignore")
     def seconds(self, mine: Parts, first: Array, peaks: Array) -> list[Array]:
         """This rank's second sums, block by block."""
         return [
@@ -75,6 +77,7 @@ class Plan:
             for block, part, at, peaks_at in zip(self.blocks, mine, self._firsts, self._peaks, strict=True)
         ]
 
+    @np.errstate(over="ignore", invalid="ignore")
     def finish(self, first: Array, peaks: Array, seconds: Sequence[Array]) -> dict[str, float]:
         """Name to number, names ascending, from the reduced buffers."""
         parts = zip(self.blocks, self._firsts, self._peaks, seconds, strict=True)

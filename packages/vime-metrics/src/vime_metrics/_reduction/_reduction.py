@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 
 import numpy as np
+
 from vime_metrics._errors import MetricError
 from vime_metrics._metric import Metric
 from vime_metrics._numbers import Array
@@ -29,19 +30,16 @@ def reduction(step: Mapping[str, Metric], memory: GroupMemory, options: Options)
     local = _describe(step, memory, options)
     plan, mine, first = yield from _first_sums(local, memory, options)
     dst = options.group_dst
-    with np.errstate(over="ignore", invalid="ignore"):
-        plan.check(first)
-        peaks = plan.peaks(mine)
-        if peaks.size:
-            peaks = yield from largest(peaks, None if plan.has_second else dst)
-        seconds = plan.seconds(mine, first, peaks)
-        sizes = [part.size for part in seconds]
-        if any(sizes):
-            reduced = yield from summed(np.concatenate(seconds), dst)
-            seconds = np.split(reduced, list(accumulate(sizes))[:-1])
-        if dst is not None and dst != memory.rank:
-            return None
-        return plan.finish(first, peaks, seconds)
+    plan.check(first)
+    peaks = plan.peaks(mine)
+    if peaks.size:
+        peaks = yield from largest(peaks, None if plan.has_second else dst)
+    seconds = plan.seconds(mine, first, peaks)
+    sizes = [part.size for part in seconds]
+    if any(sizes):
+        reduced = yield from summed(np.concatenate(seconds), dst)
+        seconds = np.split(reduced, list(accumulate(sizes))[:-1])
+    return plan.finish(first, peaks, seconds) if dst in (None, memory.rank) else None
 
 
 def _first_sums(local: Local, memory: GroupMemory, options: Options) -> Steps[tuple[Plan, Parts, Array]]:

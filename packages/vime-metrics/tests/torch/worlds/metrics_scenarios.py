@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-import torch.distributed as dist
-
 import numpy as np
 import torch
+import torch.distributed as dist
+
 from vime_metrics import Count, Histogram, Last, Max, Mean, Min, Quantiles, Rate, Std, Sum, TextCounts
 from vime_metrics.torch import all_reduce, reduce
 

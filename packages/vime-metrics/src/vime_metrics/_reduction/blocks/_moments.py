@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
+
 from vime_metrics._moments import Std
 from vime_metrics._numbers import Array
 from vime_metrics._reduction.blocks._block import Block, Mine, column, ratio
