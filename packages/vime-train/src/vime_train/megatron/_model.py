@@ -1,14 +1,14 @@
 """The Megatron-core model of an `Architecture`: one chunk per virtual stage of this rank, wrapped for training.
 
-Always true: the model's function is that of transformers' model of the same directory. The layers are Transformer
-Engine's where CUDA and Transformer Engine are at hand, else Megatron's local ones with `PackedAttention`; weights,
-names of parameters in the Hugging Face directory, losses and schedules are the same.
+Always true: the model's function is that of transformers' model of the same directory. In bf16 on CUDA the layers are
+Transformer Engine's where it is installed, everywhere else Megatron's local ones with `PackedAttention`; weights, losses
+and schedules are the same.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from megatron.core import tensor_parallel
@@ -23,12 +23,19 @@ from megatron.core.transformer.module import Float16Module
 
 import torch
 from vime_train.config import data_parallel_fields, transformer_fields
+from vime_train.megatron._architecture import Llama3Scaling
 from vime_train.megatron._attention import PackedAttention
 
 if TYPE_CHECKING:
     from vime_train.config import RunConfig
     from vime_train.megatron._architecture import Architecture
     from vime_train.megatron._groups import Groups
+
+
+# Megatron's RoPE takes the factor from its caller and has these constants built in.
+_MEGATRON_ROPE_SCALING = Llama3Scaling(
+    factor=1.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +60,7 @@ def build_model(architecture: Architecture, groups: Groups, config: RunConfig) -
     if on_gpu:
         tensor_parallel.model_parallel_cuda_manual_seed(config.seed)
     transformer = _transformer_config(architecture, groups, config)
-    transformer_engine = on_gpu and importlib.util.find_spec("transformer_engine") is not None
+    transformer_engine = on_gpu and _transformer_engine_computes(architecture, transformer)
     if transformer.sequence_parallel and not transformer_engine:
         raise ValueError(
             "build_model: megatron.sequence_parallel is true but only Transformer Engine's layers compute it: "
@@ -78,6 +85,14 @@ def build_model(architecture: Architecture, groups: Groups, config: RunConfig) -
         uses_transformer_engine=transformer_engine,
         pad_multiple=groups.layout.tp if transformer.sequence_parallel else 1,
     )
+
+
+def _transformer_engine_computes(architecture: Architecture, transformer: TransformerConfig) -> bool:
+    """Whether Transformer Engine is there and fits: its packed attention wants bf16, its RoPE one kind of scaling."""
+    installed = importlib.util.find_spec("transformer_engine") is not None
+    scaling = architecture.rope_scaling
+    same_rope = scaling is None or replace(scaling, factor=1.0) == _MEGATRON_ROPE_SCALING
+    return installed and transformer.bf16 and same_rope
 
 
 def _transformer_config(architecture: Architecture, groups: Groups, config: RunConfig) -> TransformerConfig:
