@@ -14,10 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vime_schedule import Calibration, ParallelLayout, Schedule, TokenBudget, build_dp_schedule, calibrate
 from vime_schedule._cli import main
+from vime_schedule._cli._constraints import shaped_micro_batches
 from vime_schedule._cli._costs import dump_calibration, load_calibration
+from vime_schedule._cli._tables import Column, table_lines
+from vime_schedule._render._text import plain
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 COMMANDS = ("plan", "report", "explain", "compare", "simulate", "what-if", "calibrate")
@@ -173,6 +178,41 @@ def test_explain_gives_every_reason_and_a_row_per_micro_batch(run: Run, plan: Sc
     printed = json.loads(run("explain", "plan.json", "--json").stdout)["steps"][0]
     assert len(printed["bounded"]) == 4 * step.num_micro_batches
     assert [item["shaped_by"] for item in printed["bounded"]].count("oversize") == 1
+
+
+def test_explain_names_what_bounded_each_micro_batch() -> None:
+    plan = build_dp_schedule(
+        [14, 8, 6, 4, 4, 3],
+        layout=ParallelLayout(dp=2, pp=2, vpp=2),
+        batching=TokenBudget(max_tokens_per_gpu=10),
+        global_batch_size=6,
+        shortage="fill",
+    )
+    bounded = {
+        tuple(sorted(plan.total_lengths[p] for p in plan.steps[0].micro_batches[item.rank][item.index])): item.shaped_by
+        for item in shaped_micro_batches(plan, 0, [0, 1])
+    }
+    assert bounded == {(14,): "oversize", (8,): "full", (4, 6): "full", (3, 4): "balanced"}
+
+
+@given(
+    st.lists(st.lists(st.text("abc", max_size=9), min_size=4, max_size=4), max_size=4),
+    st.lists(st.integers(0, 5), min_size=4, max_size=4),
+    st.integers(9, 60),
+)
+def test_tables_show_whole_cells_of_the_columns_that_fit(rows: list[list[str]], ranks: list[int], width: int) -> None:
+    columns = [Column(f"T{index}", rank) for index, rank in enumerate(ranks)]
+    title, *lines = [plain(line) for line in table_lines(columns, rows, width)][: 1 + len(rows)]
+    shown = [index for index in range(4) if f"T{index}" in title]
+    assert shown
+    for row, line in zip(rows, lines, strict=True):
+        assert line.split() == [row[index] for index in shown if row[index]]
+        assert len(line) <= width
+    sizes = [max(2, *(len(row[index]) for row in rows)) if rows else 2 for index in range(4)]
+    hidden = [index for index in range(4) if index not in shown]
+    if hidden:
+        first = min(hidden, key=lambda index: (ranks[index], index))
+        assert sum(sizes[index] + 2 for index in [*shown, first]) - 2 > width
 
 
 def test_explain_says_why_there_are_not_fewer_or_more(run: Run, plan: Schedule) -> None:

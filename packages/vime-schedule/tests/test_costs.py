@@ -206,7 +206,7 @@ def test_a_multimodal_config_counts_its_language_model() -> None:
         ({"sliding_window": 6}, 4),
         ({"sliding_window": 6, "use_sliding_window": False}, 0),
         ({"sliding_window": 6, "use_sliding_window": True, "max_window_layers": 3}, 1),
-        ({"sliding_window": 6, "sliding_window_pattern": 4}, 3),
+        ({"sliding_window": 6, "sliding_window_pattern": 3}, 3),
         ({"sliding_window": 6, "layer_types": ["full_attention"] * 3 + ["sliding_attention"]}, 1),
         ({"sliding_window": None}, 0),
     ],
