@@ -57,6 +57,7 @@ def _plan(commands: Any) -> None:
         commands, "plan", "resolve a configuration, check it and plan one iteration, without training", configured=True
     )
     parser.add_argument("--lengths", metavar="FILE", help="tokens per sample, one number a line; - reads the input")
+    parser.add_argument("--tflops", type=float, help="TFLOP/s that a rank reaches in training, to predict seconds")
     parser.add_argument("--html", metavar="FILE", help="write a page that shows the plan")
     parser.add_argument("--show-config", action="store_true", help="print the resolved configuration as JSON, and end")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vime_train.cli._config import vocab_size
+from vime_train.cli._predict import predict
 from vime_train.config import ConfigError, Machine, ModelShape, launch_problems, load_config
 from vime_train.rollout import plan_lengths, step_sizes
 
@@ -34,7 +35,7 @@ def plan(arguments: argparse.Namespace) -> int:
     if problems:
         raise ConfigError("this run would be refused:\n" + "\n".join(problems))
     schedule = plan_lengths(lengths, config, global_batch_sizes=_sizes(len(lengths), config))
-    print("\n".join(_figures(schedule, origin)))
+    print("\n".join([*_figures(schedule, origin), *predict(config, schedule, tflops=arguments.tflops)]))
     if arguments.html:
         _write_page(schedule, Path(arguments.html))
     return 0

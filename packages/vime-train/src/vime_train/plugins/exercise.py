@@ -22,6 +22,7 @@ from vime_train.rollout import Answer, Collector, batch_advantages, load_reward
 
 if TYPE_CHECKING:
     from torch import Tensor
+
     from vime_cp.invariance import Shard
     from vime_train.data import DataSource
     from vime_train.rollout import Rollout

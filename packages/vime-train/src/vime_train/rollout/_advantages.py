@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vime_train.plugins import CONTRACTS, PluginCallError, calling, load
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vime_train.rollout._advantages import batch_advantages, surviving_share
 from vime_train.rollout._batch import RankBatch
 from vime_train.rollout._groups import split_zero_variance

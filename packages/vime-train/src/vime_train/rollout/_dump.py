@@ -17,10 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-import numpy as np
 from vime_train._errors import RunError
 from vime_train.rollout._samples import Problem, Rollout, Sample
 

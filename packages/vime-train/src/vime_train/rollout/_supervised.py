@@ -10,6 +10,7 @@ import random
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vime_schedule import TokenBudget, build_dp_schedule
 from vime_train.rollout._batch import RankBatch
 from vime_train.rollout._plan import parallel_layout
