@@ -15,7 +15,7 @@ from vime_schedule._render._pick import pick_ranks
 from vime_schedule._render._plan_page import plan_page
 from vime_schedule._render._plan_svg import plan_chart
 from vime_schedule._render._plan_text import plan_lines
-from vime_schedule._render._svg import Chart
+from vime_schedule._render._svg import Chart, label, legend, rect
 from vime_schedule._render._text import plain
 from vime_schedule._render._timeline_page import timeline_page
 from vime_schedule._render._timeline_svg import timeline_chart, timeline_svg
@@ -97,8 +97,10 @@ def test_boxes_are_as_wide_as_their_cost_and_as_high_as_their_fill() -> None:
     boxes = [box for box in rects(plan_chart(schedule, 0), "even", "odd", "oversize") if len(box)]
     costs = [cost for rank in step.costs for cost in rank]
     assert len(boxes) == len(costs)
-    scale = {round((float(box.get("width", 0)) + 1) / cost, 2) for box, cost in zip(boxes, costs, strict=True)}
-    assert max(scale) - min(scale) < 0.02
+    scale = (960 - 64 - 62) / max(step.rank_costs)
+    assert [float(box.get("width", 0)) + 1 for box in boxes] == pytest.approx(
+        [cost * scale for cost in costs], abs=0.01
+    )
     members = [members for rank in step.micro_batches for members in rank]
     for box, positions in zip(boxes, members, strict=True):
         fill = min(1.0, sum(schedule.total_lengths[p] for p in positions) / 4096)
@@ -152,6 +154,13 @@ def test_standalone_svg_is_well_formed_and_brings_its_colours() -> None:
     style = "".join(tree.find(f"{SVG}style").itertext())  # type: ignore[union-attr]
     assert "prefers-color-scheme:dark" in style
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(", text)
+
+
+def test_every_text_and_attribute_is_escaped() -> None:
+    drawing = label(0, 0, "a<b", "muted") + rect(0, 0, 1, 1, 'x"y', "c&d") + legend(0, 0, [("even", "e>f")])
+    tree = ElementTree.fromstring(f"<g>{drawing}</g>")
+    assert "".join(tree.itertext()) == "a<bc&de>f"
+    assert 'x"y' in {box.get("class") for box in tree.iter("rect")}
 
 
 def test_timeline_page_escapes_its_title() -> None:
