@@ -31,6 +31,7 @@ from vime_train.megatron._rope import inverse_frequencies
 from vime_train.megatron._schedule import run_micro_batches
 from vime_train.megatron._scoring import compare_log_probs, score_batch
 from vime_train.megatron._skipped import SkippedStep, describe_skipped
+from vime_train.plugins import run_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,13 +110,17 @@ class Trainer:
 
         Raises:
             PlanMismatchError: ranks hold parts of different plans; nothing has moved.
+            PluginCallError: a hook or a loss of the user's failed.
         """
         check_same_plan(batch, self._groups)
+        hooks = self._config.hooks
+        batch = run_hooks(hooks.before_log_probs, "hooks.before_log_probs", batch)
         if self._config.algorithm.old_log_probs == "recompute":
             batch = self._with_own_log_probs(batch)
         lr = self._config.optimizer.lr
         reports = []
         for step, rollouts in enumerate(batch.schedule.global_batch_sizes):
+            batch = run_hooks(hooks.before_train_step, "hooks.before_train_step", batch, step=step)
             report = self._step(batch, step, lr=lr, objective=self._policy_objective)
             self._counters = replace(self._counters, rollouts=self._counters.rollouts + rollouts)
             reports.append({**report, "rollouts": float(rollouts)})
