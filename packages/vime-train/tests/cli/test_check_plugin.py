@@ -22,6 +22,8 @@ from vime_train.cli import main
         ("own:shorter", "rollout.sample_filter", "8 rollouts with"),
         ("own:ones", "algorithm.advantage_function", "one finite number per response token"),
         ("own:Keep", "tracking.sinks", "took two steps"),
+        ("own:halve", "hooks.before_log_probs", "the batches of 2 ranks, 2 of them got other columns"),
+        ("own:look", "hooks.before_train_step", "the batches of 2 ranks, 0 of them got other columns"),
         ("own:clipped", "algorithm.loss_function", "the same for every split over micro-batches, DP and CP"),
     ],
 )
@@ -48,6 +50,8 @@ def test_an_extension_that_fits_passes(
         ("no_sink", "tracking.sinks", "made a dict without write and close", 2),
         ("Leaky", "data.source", "is drawn for training and is in another split too", 2),
         ("Moody", "data.source", "differs from its two halves", 2),
+        ("unplan", "hooks.before_log_probs", "changed the plan: a hook may change columns", 1),
+        ("nothing", "hooks.before_train_step", "it is called as (batch, step)", 2),
         ("centred", "algorithm.loss_function", "breaks a law of losses", 2),
         ("scalar", "algorithm.loss_function", "breaks a law of losses", 2),
     ],
@@ -62,6 +66,7 @@ def test_an_extension_that_does_not_fit_is_told(
 
 OWN = """
 import itertools
+from dataclasses import replace
 from vime_train.data.arithmetic import ArithmeticSums
 
 constant = 3
@@ -100,6 +105,15 @@ def centred(log_probs, old_log_probs, advantages, packed, section):
 
 def scalar(log_probs, old_log_probs, advantages, packed, section):
     return -(log_probs * advantages).sum()
+
+def halve(batch):
+    return replace(batch, advantages=tuple(0.5 * one for one in batch.advantages))
+
+def look(batch, step):
+    assert step == 0
+
+def unplan(batch):
+    return replace(batch, fingerprint="mine")
 
 class Keep:
     def __init__(self, run_dir):

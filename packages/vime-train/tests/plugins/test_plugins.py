@@ -108,3 +108,28 @@ def test_our_errors_and_interrupts_pass_unchanged(error: type[BaseException]) ->
     with pytest.raises(error) as told, calling("f", lambda: "3"):
         raise error
     assert type(told.value) is error
+
+
+def test_hooks_are_called_in_order_and_may_change_columns(module: Callable[[str], str]) -> None:
+    from vime_train.config import RunConfig
+    from vime_train.data.arithmetic import ArithmeticSums
+    from vime_train.plugins import run_hooks
+    from vime_train.plugins.exercise import MadeUpEngine
+    from vime_train.rollout import Collector, assemble
+
+    name = module(
+        "from dataclasses import replace\n"
+        "def double(batch, step):\n    return replace(batch, weights=2 * batch.weights)\n"
+        "def add(batch, step):\n    return replace(batch, weights=batch.weights + step)\n"
+        "def look(batch, step):\n    return None\n"
+        "def wrong(batch, step):\n    return batch.weights\n"
+    )
+    source = ArithmeticSums()
+    batch = assemble(Collector(RunConfig(), source).collect(MadeUpEngine(source)).rollouts, RunConfig(), iteration=1)
+    first = batch.rank_batches[0]
+    paths = [f"{name}:{hook}" for hook in ("double", "look", "add")]
+    changed = run_hooks(paths, "hooks.before_train_step", first, step=3)
+    assert changed.weights.tolist() == (2 * first.weights + 3).tolist()
+    assert run_hooks([], "hooks.before_train_step", first, step=3) is first
+    with pytest.raises(PluginCallError, match="returned a ndarray: a RankBatch or None is needed"):
+        run_hooks([f"{name}:wrong"], "hooks.before_train_step", first, step=3)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,8 +13,6 @@ def check_plugin(arguments: argparse.Namespace) -> int:
     from vime_train.config import load_config
     from vime_train.plugins.exercise import exercise
 
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # where a user keeps the module that is checked
     for line in exercise(arguments.path, arguments.key, load_config(arguments.config, arguments.overrides)):
         print(f"ok  {line}")
     return 0

@@ -6,6 +6,7 @@ message and exit code 1; Ctrl-C is exit code 130, SIGTERM 143. No message comes 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,8 @@ from vime_train.plugins import PluginError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     arguments = parse(argv)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # where users keep the modules that a configuration names
     try:
         return int(arguments.command(arguments))
     except (ConfigError, PluginError) as error:

@@ -27,6 +27,7 @@ from vime_train.config._sections_run import (
 )
 from vime_train.config._sections_training import (
     AlgorithmSection,
+    HooksSection,
     OptimizerSection,
     TrainSection,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "DebugSection",
     "EngineSection",
     "EvaluationSection",
+    "HooksSection",
     "LayoutSection",
     "Machine",
     "ModelSection",

@@ -32,6 +32,7 @@ from vime_train.config._sections_run import (
 )
 from vime_train.config._sections_training import (
     AlgorithmSection,
+    HooksSection,
     OptimizerSection,
     TrainSection,
 )
@@ -54,6 +55,7 @@ class RunConfig(Section):
     supervised: SupervisedSection = SupervisedSection()
     rollout: RolloutSection = RolloutSection()
     algorithm: AlgorithmSection = AlgorithmSection()
+    hooks: HooksSection = HooksSection()
     optimizer: OptimizerSection = OptimizerSection()
     train: TrainSection = TrainSection()
     engine: EngineSection = EngineSection()

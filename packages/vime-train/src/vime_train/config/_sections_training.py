@@ -28,6 +28,18 @@ class AlgorithmSection(Section):
     old_log_probs: Literal["rollout", "recompute"] = "rollout"
 
 
+class HooksSection(Section):
+    """Functions that every trainer rank calls with its batch, in order; import paths.
+
+    They may return a batch with other columns (advantages, masks), or None to leave it as it is. `before_log_probs`
+    sees the batch before any pass over it, `before_train_step` before every optimizer step, with the step's number in
+    the batch. A hook must do the same on every rank that shares samples.
+    """
+
+    before_log_probs: tuple[str, ...] = ()
+    before_train_step: tuple[str, ...] = ()
+
+
 class OptimizerSection(Section):
     """Adam and its schedule. Learning rates of the RL part; the supervised part has its own.
 

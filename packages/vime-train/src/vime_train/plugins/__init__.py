@@ -2,6 +2,7 @@
 
 from vime_train.plugins._calling import PluginCallError, calling
 from vime_train.plugins._contracts import CONTRACTS, Contract, check_signature, load
+from vime_train.plugins._hooks import run_hooks
 from vime_train.plugins._import_path import PluginError, resolve
 
 __all__ = [
@@ -13,4 +14,5 @@ __all__ = [
     "check_signature",
     "load",
     "resolve",
+    "run_hooks",
 ]

@@ -45,6 +45,8 @@ CONTRACTS: Mapping[str, Contract] = {
             positional=("log_probs", "old_log_probs", "advantages", "packed", "section"),
             returns="Tensor",
         ),
+        Contract(key="hooks.before_log_probs", positional=("batch",), returns="RankBatch | None"),
+        Contract(key="hooks.before_train_step", positional=("batch", "step"), returns="RankBatch | None"),
         Contract(key="tracking.sinks", positional=("run_dir",), returns="Sink"),
     )
 }

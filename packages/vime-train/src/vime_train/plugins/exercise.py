@@ -16,9 +16,10 @@ from vime_train.data import load_source
 from vime_train.data.arithmetic import ArithmeticSums
 from vime_train.engine import Completion, GenerationRequest
 from vime_train.plugins._contracts import CONTRACTS
+from vime_train.plugins._hooks import run_hooks
 from vime_train.plugins._import_path import PluginError
 from vime_train.report import open_sinks
-from vime_train.rollout import Answer, Collector, batch_advantages, load_reward
+from vime_train.rollout import Answer, Collector, assemble, batch_advantages, load_reward
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +56,8 @@ def exercise(path: str, key: str, config: RunConfig | None = None) -> list[str]:
         "rollout.group_reward": _reward,
         "algorithm.advantage_function": _advantages,
         "algorithm.loss_function": _loss,
+        "hooks.before_log_probs": _hook,
+        "hooks.before_train_step": _hook,
         "tracking.sinks": _sink,
         "data.source": _source,
     }
@@ -62,7 +65,7 @@ def exercise(path: str, key: str, config: RunConfig | None = None) -> list[str]:
         raise PluginError(f"there is no extension point {key!r}: one of {', '.join(sorted(exercises))} is needed.")
     config = config or RunConfig()
     section, _, field = key.partition(".")
-    value = (path,) if key == "tracking.sinks" else path
+    value = (path,) if key in ("tracking.sinks", "hooks.before_log_probs", "hooks.before_train_step") else path
     changed = getattr(config, section).model_copy(update={field: value})
     checked = exercises[key](key, config.model_copy(update={section: changed}))
     contract = [f"{key}: {path} can be called as {CONTRACTS[key].call}"] if key in CONTRACTS else []
@@ -155,6 +158,15 @@ def _loss(key: str, config: RunConfig) -> list[str]:
     if not report.holds:
         raise PluginError(f"{key} = {config.algorithm.loss_function!r} breaks a law of losses.\n{report}")
     return [f"{key}: value and gradient are the same for every split over micro-batches, DP and CP"]
+
+
+def _hook(key: str, config: RunConfig) -> list[str]:
+    everything = RunConfig().rollout.model_copy(update={"drop_zero_variance": False})
+    batches = assemble(_collect(RunConfig()), RunConfig(rollout=everything), iteration=1).rank_batches
+    step = None if key == "hooks.before_log_probs" else 0
+    paths = getattr(config.hooks, key.partition(".")[2])
+    changed = [run_hooks(paths, key, batch, step=step) is not batch for batch in batches]
+    return [f"{key}: took the batches of {len(batches)} ranks, {sum(changed)} of them got other columns"]
 
 
 def _sink(key: str, config: RunConfig) -> list[str]:
