@@ -215,6 +215,36 @@ def test_a_rollout_function_that_misbehaves_is_told(
         collector.collect(scripted_engine(guess))
 
 
+class Short(ArithmeticSums):
+    def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
+        return super().problems(count - 1, seed=seed, start=start)
+
+
+class Long(ArithmeticSums):
+    def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
+        return [replace(one, prompt_tokens=(2,) * 33) for one in super().problems(count, seed=seed, start=start)]
+
+
+class Empty(ArithmeticSums):
+    def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
+        return [replace(one, prompt_tokens=()) for one in super().problems(count, seed=seed, start=start)]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (Short(), "gave 3 problems when asked for 4"),
+        (Long(), r"gave problem '[a-j\d]+=' with 33 prompt tokens: 1 to data\.max_prompt_tokens = 32 are needed"),
+        (Empty(), "with 0 prompt tokens"),
+    ],
+)
+def test_a_data_source_that_misbehaves_is_told(
+    scripted_engine: Any, small_run: Make, source: ArithmeticSums, message: str
+) -> None:
+    with pytest.raises(RolloutError, match=message):
+        Collector(small_run(), source).collect(scripted_engine(guess))
+
+
 def test_a_filter_that_raises_is_told_with_the_problem(scripted_engine: Any, small_run: Make, here: str) -> None:
     collector = Collector(small_run(f"rollout.group_filter={here}:failing_filter"), SOURCE)
     with pytest.raises(RolloutError, match=r"raised ZeroDivisionError: oops .*the rollouts of problem 'a"):

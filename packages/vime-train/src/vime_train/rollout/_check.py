@@ -6,11 +6,28 @@ import math
 from collections.abc import Sequence
 
 from vime_train._errors import RunError
-from vime_train.rollout._samples import Rollout, Sample
+from vime_train.rollout._samples import Problem, Rollout, Sample
 
 
 class RolloutError(RunError, RuntimeError):
     """A rollout function or filter that raised, or did not return what was asked for."""
+
+
+def check_problems(problems: Sequence[Problem], source: str, *, count: int, max_prompt_tokens: int) -> None:
+    """Refuse problems of a data source that cannot be answered within the run's limits.
+
+    Raises:
+        RolloutError: with the source, the problem, and what is wrong with it.
+    """
+    if len(problems) != count:
+        raise RolloutError(f"data.source = {source!r} gave {len(problems)} problems when asked for {count}.")
+    for problem in problems:
+        length = len(problem.prompt_tokens)
+        if not 0 < length <= max_prompt_tokens:
+            raise RolloutError(
+                f"data.source = {source!r} gave problem {problem.problem_id!r} with {length} prompt tokens: 1 to "
+                f"data.max_prompt_tokens = {max_prompt_tokens} are needed; the source must leave others out."
+            )
 
 
 def check_rollouts(found: object, name: str, *, expected_groups: range | None = None) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from vime_metrics import Count, Last
 from vime_train.plugins import CONTRACTS, calling, load
-from vime_train.rollout._check import RolloutError, check_rollouts
+from vime_train.rollout._check import RolloutError, check_problems, check_rollouts
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._dump import load_rollouts, save_rollouts
 from vime_train.rollout._groups import by_group
@@ -105,7 +105,9 @@ class Collector:
 
     def _draw(self, engine: Engine, count: int) -> list[list[Rollout]]:
         first = self._position
+        data = self._config.data
         problems = self._source.problems(count, seed=self._config.seed, start=first)
+        check_problems(problems, data.source, count=count, max_prompt_tokens=data.max_prompt_tokens)
         self._position += count
         context = RolloutContext(config=self._config, source=self._source, reward=self._reward, first_group_id=first)
         name = f"rollout.function = {self._config.rollout.function!r}"
