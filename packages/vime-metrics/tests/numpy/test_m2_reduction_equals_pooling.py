@@ -159,6 +159,20 @@ def test_m4_copies_on_every_rank_of_a_replica_count_once(ranks, copies, oracle):
     assert_same(world.all_reduce(steps_of(replicated), replicas=copies)[0], answer(ranks, oracle))
 
 
+def test_a_key_may_change_its_kind_between_steps():
+    """What the expected plan would send is guessed; a wrong guess must not read a Max as a Mean."""
+    world = SimulatedWorld(2)
+    for metric, value in [
+        (Mean(1, 2), 0.5),
+        (Max(7), 7.0),
+        (Quantiles.of([3.0]), 3.0),
+        (Mean(1, 2), 0.5),
+        (Max(7), 7.0),
+    ]:
+        found = world.all_reduce([{"x": metric}, {}])[1]
+        assert next(iter(found.values())) == value
+
+
 def test_copies_of_a_sketch_count_once():
     """The 0.25 quantile falls between the last 1 and the first 3; with every value twice it would be 1.5."""
     step = {"q": Quantiles.of([1.0] * 513 + [3.0] * 1538, also=[0.25])}
