@@ -16,7 +16,13 @@ from vime_schedule._errors import ScheduleError
 from vime_schedule._layout import ParallelLayout
 from vime_schedule._schedule import Schedule
 
-LAYOUT_OPTIONS = ("dp", "cp", "tp", "pp", "vpp")
+LAYOUT_OPTIONS = {
+    "dp": "data-parallel ranks",
+    "cp": "context-parallel ranks",
+    "tp": "tensor-parallel ranks",
+    "pp": "pipeline stages",
+    "vpp": "model chunks per pipeline rank",
+}
 OBJECTIVES = ("balanced", "step", "lockstep", "pipeline")
 
 
@@ -63,8 +69,7 @@ def add_length_arguments(parser: argparse.ArgumentParser) -> None:
 def add_layout_arguments(parser: argparse.ArgumentParser, kind: Callable[[str], Any] | None = None) -> None:
     """Add the sizes of the mesh; `kind` parses each of the swept ones."""
     group = parser.add_argument_group("layout")
-    meanings = ("data-parallel ranks", "context-parallel ranks", "tensor-parallel ranks", "pipeline stages")
-    for name, meaning in zip(LAYOUT_OPTIONS, (*meanings, "model chunks per pipeline rank"), strict=True):
+    for name, meaning in LAYOUT_OPTIONS.items():
         group.add_argument(f"--{name}", type=kind or int, default=[1] if kind else 1, metavar="N", help=meaning)
     group.add_argument(
         "--group",

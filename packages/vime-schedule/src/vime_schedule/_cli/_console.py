@@ -31,7 +31,8 @@ def terminal_width() -> int:
 
 def print_lines(lines: Iterable[Line]) -> None:
     """Print lines, in colour if stdout is a terminal and rich is installed."""
-    if sys.stdout.isatty() and _print_with_rich(lines := list(lines)):
+    lines = list(lines)
+    if sys.stdout.isatty() and _print_with_rich(lines):
         return
     unicode = (sys.stdout.encoding or "ascii").lower().startswith("utf")
     for line in lines:
