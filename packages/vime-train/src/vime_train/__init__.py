@@ -5,6 +5,7 @@
 - `config`    what a run is, checked before anything starts (no torch)
 - `data`      problems and their texts
 - `rollout`   from prompts to training samples: generation, rewards, filters, the plan
+- `plugins`   functions of the user's, by import path, checked before a run and called with care
 - `algorithm` what the config names, mapped to `vime_cp`
 - `engine`    the only room that imports vLLM
 - `megatron`  the only room that imports Megatron-core
