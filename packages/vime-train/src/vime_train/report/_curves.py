@@ -16,13 +16,16 @@ BLUE, ORANGE, GREEN, GREY = "#2f6fb3", "#d9730d", "#2e8b57", "#8a8f98"
 _COLOURS = (BLUE, GREEN, ORANGE, "#8e63b0", "#c2454a", "#5aa5a0", "#b0a030")
 
 
-def write_curves(records: Sequence[Record], path: str | Path, *, title: str, limit: float | None = None) -> None:
+def write_curves(
+    records: Sequence[Record], path: str | Path, *, title: str, split: str, limit: float | None = None
+) -> None:
     """Draw the curves of a run as a PNG.
 
     Args:
         records: the run's records.
         path: file to write.
         title: what stands above.
+        split: which problems the accuracy is of.
         limit: the largest log-prob difference that the run goes on with.
     """
     import matplotlib as mpl
@@ -33,7 +36,7 @@ def write_curves(records: Sequence[Record], path: str | Path, *, title: str, lim
     figure = Figure(figsize=(11, 7), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
     axes: Any = figure.subplots(2, 2)
-    _rewards(axes[0][0], records)
+    _rewards(axes[0][0], records, split)
     _lengths(axes[0][1], records)
     _differences(axes[1][0], records, limit)
     _times(axes[1][1], records)
@@ -46,10 +49,10 @@ def write_curves(records: Sequence[Record], path: str | Path, *, title: str, lim
     figure.savefig(path, dpi=110)
 
 
-def _rewards(axes: Axes, records: Sequence[Record]) -> None:
+def _rewards(axes: Axes, records: Sequence[Record], split: str) -> None:
     axes.set_title("Reward and accuracy", loc="left", fontsize=11)
     axes.plot(*series(records, "rollout/reward"), color=BLUE, label="reward of sampled rollouts")
-    axes.plot(*series(records, "eval/accuracy"), color=ORANGE, marker="o", label="greedy accuracy, held out")
+    axes.plot(*series(records, "eval/accuracy"), color=ORANGE, marker="o", label=f"greedy accuracy, {split}")
     axes.set_ylim(-0.02, 1.02)
 
 

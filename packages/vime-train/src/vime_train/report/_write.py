@@ -35,7 +35,8 @@ def write_report(run_dir: str | Path) -> RunReport:
     records = read_records(root / "metrics.jsonl")
     summary = summarise(records)
     curves, page = root / "curves.png", root / "report.html"
-    write_curves(records, curves, title=config["name"], limit=config["engine"]["max_log_prob_difference"])
+    split, limit = config["evaluation"]["split"].replace("_", " "), config["engine"]["max_log_prob_difference"]
+    write_curves(records, curves, title=config["name"], split=split, limit=limit)
     plan = _write_plan(root)
     samples = root / SAMPLES
     page.write_text(
