@@ -74,9 +74,8 @@ def run(arguments: argparse.Namespace) -> None:
 def _slowest(schedule: Schedule, costs: Sequence[Sequence[float]], backward_ratio: float) -> int:
     """Return the rank whose training pipeline takes longest."""
     layout = schedule.layout
-    group = layout.group if layout.vpp > 1 else None
     times = [
-        pipeline_makespan(row, pp=layout.pp, vpp=layout.vpp, group=group, backward_ratio=backward_ratio)
+        pipeline_makespan(row, pp=layout.pp, vpp=layout.vpp, group=layout.group, backward_ratio=backward_ratio)
         for row in costs
     ]
     return times.index(max(times))

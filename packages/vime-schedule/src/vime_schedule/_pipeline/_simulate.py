@@ -1,7 +1,7 @@
 """Run one step of a pipeline on paper: when every stage runs every forward and backward, and how long it idles.
 
 Laws
-- A stage runs its operations one at a time, in the order of `_pipeline_order`, each as soon as its input has arrived.
+- A stage runs its operations one at a time, in the order of `_order`, each as soon as its input has arrived.
 - A forward needs the same micro-batch's forward one model chunk earlier; a backward needs its backward one chunk later,
   and on the last chunk its forward. Chunk c of stage s is chunk `c * pp + s` of the model.
 - `makespan >= busy(s)` for every stage s, and `bubble_fraction = 1 - mean busy / makespan`, 0 for no work at all.
@@ -105,11 +105,10 @@ def simulate(
     if not layout.is_legal(count):
         raise ScheduleError(
             f"simulate: {count} micro-batches are not legal for {layout}: the next legal number is "
-            f"{layout.next_legal(count)}."
+            f"{layout.next_legal(count)}, plan that many."
         )
-    group = layout.group if layout.vpp > 1 else None
     orders = [
-        stage_order(stage, count=count, pp=layout.pp, vpp=layout.vpp, group=group, forward_only=forward_only)
+        stage_order(stage, count=count, pp=layout.pp, vpp=layout.vpp, group=layout.group, forward_only=forward_only)
         for stage in range(layout.pp)
     ]
     return PipelineTimeline(layout=layout, stages=_run(orders, forward, backward, transfer))

@@ -79,9 +79,8 @@ def _figures(total: StepReport, schedule: Schedule) -> list[tuple[str, str, str]
 def _pipeline_section(schedule: Schedule, number: int) -> str:
     """Return the timeline of the rank whose pipeline takes longest."""
     layout = schedule.layout
-    group = layout.group if layout.vpp > 1 else None
     costs = schedule.steps[number].costs
-    times = [pipeline_makespan(row, pp=layout.pp, vpp=layout.vpp, group=group) for row in costs]
+    times = [pipeline_makespan(row, pp=layout.pp, vpp=layout.vpp, group=layout.group) for row in costs]
     rank = times.index(max(times))
     timeline = simulate(costs[rank], layout=layout)
     kind = "Interleaved 1F1B" if layout.vpp > 1 else "1F1B"

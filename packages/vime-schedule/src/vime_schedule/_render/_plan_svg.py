@@ -6,12 +6,15 @@ shows both what the ranks compute and what the GPUs hold. Behind a rank's last b
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from vime_schedule._batching import TokenBudget
 from vime_schedule._render._pick import pick_ranks
 from vime_schedule._render._svg import Chart, label, legend, line, rect
 from vime_schedule._schedule import Schedule
+from vime_schedule._step import StepSchedule
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960.0, 64.0, 62.0, 24.0, 30.0
 MOST_BOXES = 8000
@@ -42,75 +45,84 @@ def plan_chart(schedule: Schedule, number: int) -> Chart:
     costs = step.rank_costs
     ranks = pick_ranks(costs, max(8, min(MOST_ROWS, MOST_BOXES // step.num_micro_batches)))
     size = RowSize.of(len(ranks))
-    slowest = max(costs) or 1.0
-    scale = (WIDTH - LEFT - RIGHT) / slowest
-    parts = []
-    for row, rank in enumerate(ranks):
-        y = TOP + row * (size.height + size.gap)
-        if row % size.every == 0:
-            middle = y + size.height / 2 + 4
-            parts.append(label(LEFT - 8, middle, f"rank {rank}", "muted", "end"))
-            parts.append(label(WIDTH - RIGHT + 8, middle, f"{100 * costs[rank] / slowest:.1f}%", "end"))
-        parts += _boxes(schedule, number, rank, y, size.height, scale)
-        parts.append(
-            rect(
-                LEFT + costs[rank] * scale,
-                y,
-                (slowest - costs[rank]) * scale,
-                size.height,
-                "wait",
-                f"rank {rank} waits {100 * (1 - costs[rank] / slowest):.2f}% of the step",
-            )
-        )
+    drawing = _Drawing(
+        schedule=schedule, step=step, size=size, slowest=max(costs) or 1.0, alone=frozenset(schedule.oversize)
+    )
+    parts = [part for row, rank in enumerate(ranks) for part in drawing.row(row, rank)]
     bottom = TOP + len(ranks) * (size.height + size.gap) - size.gap
-    mean = LEFT + sum(costs) / len(costs) * scale
-    parts.append(line(mean, TOP - 7, mean, bottom + 4, "mean"))
-    parts.append(label(mean, TOP - 11, "mean", "muted", "middle"))
-    note = "" if len(ranks) == len(costs) else f"{len(ranks)} of {len(costs)} ranks"
-    parts.append(label(WIDTH - RIGHT, bottom + 24, note, "muted", "end") if note else "")
-    parts.append(legend(LEFT, bottom + 24, _legend(schedule, number, size)))
+    mean = LEFT + fsum(costs) / len(costs) * drawing.scale
+    parts += [line(mean, TOP - 7, mean, bottom + 4, "mean"), label(mean, TOP - 11, "mean", "muted", "middle")]
+    parts.append(legend(LEFT, bottom + 24, _legend(schedule, step, size)))
+    if len(ranks) < len(costs):
+        parts.append(label(WIDTH - RIGHT, bottom + 24, f"{len(ranks)} of {len(costs)} ranks", "muted", "end"))
     text = f"Step {number}: micro-batches of {len(ranks)} ranks; width is cost, height is the share of the budget"
     return Chart(width=WIDTH, height=bottom + BOTTOM, body="".join(parts), label=text)
 
 
-def _boxes(schedule: Schedule, number: int, rank: int, y: float, height: float, scale: float) -> list[str]:
-    """Return the boxes of one rank."""
-    step, batching, cp = schedule.steps[number], schedule.batching, schedule.layout.cp
-    lengths, alone = schedule.total_lengths, set(schedule.oversize)
-    parts, x = [], LEFT
-    for m, (members, cost) in enumerate(zip(step.micro_batches[rank], step.costs[rank], strict=True)):
-        width = cost * scale
-        if not members:
-            parts.append(rect(x - 1, y, 2.5, height, "mark", f"rank {rank}, micro-batch {m}: filler, no sample"))
-            continue
-        tokens = sum(lengths[p] for p in members)
-        held = batching.gpu_tokens([lengths[p] for p in members], cp)
-        used, padded = tokens / cp, held - tokens / cp
-        room = float(batching.max_tokens_per_gpu) if isinstance(batching, TokenBudget) else max(held, 1)
-        load = f"{len(members)} sample(s), {held} of {room:g} tokens per GPU, cost {cost:.6g}"
-        tip = f"rank {rank}, micro-batch {m}: {load}"
-        body = max(0.4, width - 1.0)
-        kind = "oversize" if alone.intersection(members) else ("odd" if m % 2 else "even")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawing:
+    """One step, and the size in which it is drawn."""
+
+    schedule: Schedule
+    step: StepSchedule
+    size: RowSize
+    slowest: float
+    alone: frozenset[int]
+
+    @property
+    def scale(self) -> float:
+        """Width of one unit of cost."""
+        return (WIDTH - LEFT - RIGHT) / self.slowest
+
+    def row(self, row: int, rank: int) -> Iterator[str]:
+        """Yield a rank: its labels, its boxes, and what it waits."""
+        y, height = TOP + row * (self.size.height + self.size.gap), self.size.height
+        cost = self.step.rank_costs[rank]
+        share = cost / self.slowest
+        if row % self.size.every == 0:
+            yield label(LEFT - 8, y + height / 2 + 4, f"rank {rank}", "muted", "end")
+            yield label(WIDTH - RIGHT + 8, y + height / 2 + 4, f"{100 * share:.1f}%", "end")
+        x = LEFT
+        for m, (members, part) in enumerate(zip(self.step.micro_batches[rank], self.step.costs[rank], strict=True)):
+            place = f"rank {rank}, micro-batch {m}"
+            if members:
+                yield self.box(members, x, y, part, place, "odd" if m % 2 else "even")
+            else:
+                yield rect(x - 1, y, 2.5, height, "mark", f"{place}: filler, no sample")
+            x += part * self.scale
+        tip = f"rank {rank} waits {100 * (1 - share):.2f}% of the step"
+        yield rect(LEFT + cost * self.scale, y, (self.slowest - cost) * self.scale, height, "wait", tip)
+
+    def box(self, members: Sequence[int], x: float, y: float, cost: float, place: str, shade: str) -> str:
+        """Return a micro-batch; a row that is high enough shows how far it fills the budget."""
+        batching, cp, height = self.schedule.batching, self.schedule.layout.cp, self.size.height
+        lengths = [self.schedule.total_lengths[p] for p in members]
+        held = batching.gpu_tokens(lengths, cp)
+        room = batching.max_tokens_per_gpu if isinstance(batching, TokenBudget) else max(held, 1)
+        tip = f"{place}: {len(members)} sample(s), {held} of {room} tokens per GPU, cost {cost:.6g}"
+        width = max(0.4, cost * self.scale - 1.0)
+        kind = "oversize" if not self.alone.isdisjoint(members) else shade
         if height < LEGIBLE:
-            parts.append(rect(x, y, body, height, kind, tip))
-        else:
-            share = min(1.0, used / room)
-            pad = min(1.0 - share, padded / room)
-            parts.append(rect(x, y, body, height, "room", tip))
-            parts.append(rect(x, y + height * (1 - share), body, height * share, kind, tip))
-            parts.append(rect(x, y + height * (1 - share - pad), body, height * pad, "padding", tip))
-        x += width
-    return parts
+            return rect(x, y, width, height, kind, tip)
+        used = min(1.0, sum(lengths) / cp / room)
+        padded = min(1.0, held / room) - used
+        return "".join(
+            (
+                rect(x, y, width, height, "room", tip),
+                rect(x, y + height * (1 - used), width, height * used, kind, tip),
+                rect(x, y + height * (1 - used - padded), width, height * padded, "padding", tip),
+            )
+        )
 
 
-def _legend(schedule: Schedule, number: int, size: RowSize) -> list[tuple[str, str]]:
+def _legend(schedule: Schedule, step: StepSchedule, size: RowSize) -> list[tuple[str, str]]:
     """Return the keys that this chart needs."""
-    step = schedule.steps[number]
     shows_fill = size.height >= LEGIBLE and isinstance(schedule.batching, TokenBudget)
     entries = [("even", "tokens" if shows_fill else "micro-batch")]
     if shows_fill:
         entries += [("padding", "padding"), ("room", "unused budget")]
-    if any(alone in members for alone in schedule.oversize for rank in step.micro_batches for members in rank):
+    alone = set(schedule.oversize)
+    if not all(alone.isdisjoint(members) for rank in step.micro_batches for members in rank):
         entries.append(("oversize", "above the budget, alone"))
     if step.num_fillers:
         entries.append(("mark", "filler"))
