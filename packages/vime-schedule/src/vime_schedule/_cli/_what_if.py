@@ -43,6 +43,7 @@ examples:
   vime-schedule what-if lengths.csv --dp 8,16 --pp 1,2,4 --vpp 1,2 \\
       --max-tokens-per-gpu 16384 --objective pipeline --json
 """
+FORWARD_AND_BACKWARD = 3.0  # a report takes backward as twice forward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ def _outcome(
         return Outcome(sizes=sizes | {"budget": budget}, gpus=gpus, failed=str(error))
     total = schedule.report().total
     time = total.makespan / (layout.cp * layout.tp)
-    work = 3.0 * fsum(cost for step in schedule.steps for rank in step.costs for cost in rank)
+    work = FORWARD_AND_BACKWARD * fsum(cost for step in schedule.steps for rank in step.costs for cost in rank)
     return Outcome(
         sizes=sizes | {"budget": budget},
         gpus=gpus,
