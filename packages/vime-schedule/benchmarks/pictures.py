@@ -1,6 +1,6 @@
 """Draw the pictures of the README again.
 
-python packages/vime-schedule/benchmarks/pictures.py     # needs chromium and rich; writes docs/*.png
+python packages/vime-schedule/benchmarks/pictures.py     # needs chromium, rich, pillow; writes docs/*.png
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from rich.console import Console
 from rich.text import Text
 
@@ -64,6 +65,7 @@ def photograph(content: str, suffix: str, name: str, width: int, height: int, *,
         where = [f"--user-data-dir={folder}/profile", f"--screenshot={DOCS / name}"]
         command = [*CHROMIUM, *scheme, *where, f"--window-size={width},{height}", source.as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
+    Image.open(DOCS / name).convert("RGB").quantize(128).save(DOCS / name, optimize=True)
     print(f"{name}: {(DOCS / name).stat().st_size // 1024} KiB")
 
 
