@@ -131,11 +131,11 @@ def _smallest_count(
 
 def _pack_rank(problem: Problem, items: Items, count: int) -> list[list[int]] | None:
     """The micro-batches of one rank as positions, dearest first; None if `count` cannot hold them."""
-    grid = pack_class(problem, items, count)
-    if grid is None:
+    packed = pack_class(problem, items, count)
+    if packed is None:
         return None
-    bins = grid.renamed(items.positions).bins
-    return [bins[b] for b in sorted(range(count), key=grid.costs.__getitem__, reverse=True)]
+    bins = packed.grid.renamed(items.positions).bins
+    return [bins[b] for b in sorted(range(count), key=packed.grid.costs.__getitem__, reverse=True)]
 
 
 def _rank_schedule(partition: Sequence[int], micro_batches: Sequence[Sequence[int]], count: int) -> ForwardRankSchedule:

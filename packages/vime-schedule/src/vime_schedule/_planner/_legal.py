@@ -8,8 +8,10 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from vime_schedule._errors import ScheduleError
+from vime_schedule._planner._bounds import lockstep_bound
 from vime_schedule._planner._count import Count, check_enough, make_legal
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._items import Items
@@ -17,35 +19,46 @@ from vime_schedule._planner._pack import pack_rows
 from vime_schedule._planner._problem import Problem
 
 
-def pack_legally(problem: Problem, step: int, classes: Sequence[Items], count: Count) -> tuple[list[Grid], Count]:
+class Packed(NamedTuple):
+    """The rows of one signature, and what no rows cost less than in lockstep."""
+
+    grid: Grid
+    bound: float
+
+
+def pack_legally(problem: Problem, step: int, classes: Sequence[Items], count: Count) -> tuple[list[Packed], Count]:
     """Rows of bins for each signature, and the count that held them."""
     while True:
         if not problem.fills:
             check_enough(step, sum(map(len, classes)), count, problem.layout)
         rows = _share_out(problem, step, classes, count)
-        grids = []
+        packings = []
         for number, items in enumerate(classes):
-            grid = pack_class(problem, items, rows[number])
-            if grid is None:
+            packed = pack_class(problem, items, rows[number])
+            if packed is None:
                 count = _one_more(problem, count, rows, number)
                 break
-            grids.append(grid)
+            packings.append(packed)
         else:
-            return grids, count
+            return packings, count
 
 
-def pack_class(problem: Problem, items: Items, num_rows: int) -> Grid | None:
+def pack_class(problem: Problem, items: Items, num_rows: int) -> Packed | None:
     """Pack one signature into `num_rows` rows, with fillers where it has too few samples."""
     dp = problem.layout.dp
     capacity = class_capacity(problem, items, num_rows)
+    bound = lockstep_bound(items, dp, num_rows, problem.capacity)
     if len(items) >= dp * num_rows:
-        return pack_rows(items, dp, num_rows, capacity)
+        grid = pack_rows(items, dp, num_rows, capacity, bound)
+        return None if grid is None else Packed(grid, bound)
     if not problem.fills:
         return None
     full = len(items) // dp
-    grid = pack_rows(items, dp, full, capacity) if full else None
+    together = pack_rows(items, dp, full, capacity, bound) if full else None
     alone = Grid.of([[item] for item in range(len(items))], items, dp).padded(num_rows)
-    return grid.padded(num_rows) if grid is not None and grid.lockstep() < alone.lockstep() else alone
+    if together is not None and together.lockstep() < alone.lockstep():
+        return Packed(together.padded(num_rows), bound)
+    return Packed(alone, bound)
 
 
 def class_capacity(problem: Problem, items: Items, num_rows: int) -> int:

@@ -11,8 +11,10 @@ Laws
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeAlias
 
 from vime_schedule._planner._deal import sort_rows
 from vime_schedule._planner._grid import Grid
@@ -21,9 +23,12 @@ from vime_schedule._planner._level import level_rows
 from vime_schedule._planner._lpt import fill_cheapest
 from vime_schedule._planner._peel import FreeItems, first_fit_decreasing, peel_row_at, peel_rows
 
-CLOSE = 0.002  # a packing this near to its ideal ends the search for a better number of peeled rows
-FEW, MANY = 4, 2  # numbers of peeled rows tried, for up to LARGE items and above
-LARGE = 8192
+Fill: TypeAlias = Callable[[Items, Sequence[int], int, int, int], Grid | None]
+
+CLOSE = 0.002  # a packing this near to its bound ends the search
+POOR = 0.005  # one this far is worth first-fit decreasing as well
+FEW = 4  # numbers of peeled rows tried one after the other before it is halved
+LARGE = 32768  # items above which searches are shorter
 INSIDE = 3  # rows peeled below the top
 
 
@@ -35,40 +40,52 @@ class _Packing:
     fixed: list[list[list[int]]]
     lockstep: int
 
-    @property
-    def ideal(self) -> float:
-        """What the rows would cost if those that are not fixed were perfectly even."""
-        grid, split = self.grid, len(self.fixed) * self.grid.dp
-        return sum(grid.row_maxima()[: len(self.fixed)]) + sum(grid.costs[split:]) / grid.dp
-
     def waste(self) -> list[float]:
         """What the dearest bin of each row costs beyond the mean of the row."""
         grid, dp = self.grid, self.grid.dp
         return [most - sum(grid.costs[r * dp : r * dp + dp]) / dp for r, most in enumerate(grid.row_maxima())]
 
 
-def pack_rows(items: Items, dp: int, num_rows: int, capacity: int) -> Grid | None:
-    """Pack `items` into `num_rows` rows of `dp` bins."""
+def pack_rows(items: Items, dp: int, num_rows: int, capacity: int, bound: float) -> Grid | None:
+    """Pack `items` into `num_rows` rows of `dp` bins; the search ends near `bound`, which no rows undercut."""
     if len(items) < dp * num_rows:
         return None
     peeled = peel_rows(FreeItems(items.loads, items.costs), dp, num_rows, capacity) if items.is_monotone else []
+    best = _best_peeling(items, peeled, dp, num_rows, capacity, bound, fill_cheapest)
+    if best is None or (best.lockstep > bound * (1 + POOR) and len(items) <= LARGE):
+        tight = _best_peeling(items, peeled, dp, num_rows, capacity, bound, first_fit_decreasing)
+        best = min(filter(None, (best, tight)), key=lambda packing: packing.lockstep, default=None)
+    if best is None:
+        return None
+    if items.is_monotone and best.lockstep > bound * (1 + CLOSE):
+        best = _peel_inside(items, best, capacity)
+    level_rows(best.grid, items, capacity)
+    return best.grid
+
+
+def _best_peeling(
+    items: Items,
+    peeled: list[list[list[int]]],
+    dp: int,
+    num_rows: int,
+    capacity: int,
+    bound: float,
+    fill: Fill,
+) -> _Packing | None:
+    """Keep all peeled rows or fewer, as long as that gets better; None if nothing fits."""
+    most = len(peeled)
+    keeps = [*range(most, max(-1, most - FEW), -1), most // 2, most // 4, 0] if len(items) <= LARGE else [most, 0]
     best: _Packing | None = None
-    for keep in range(len(peeled), max(-1, len(peeled) - (FEW if len(items) <= LARGE else MANY)), -1):
-        packing = _fill_rest(items, peeled[:keep], dp, num_rows, capacity)
+    for keep in dict.fromkeys(keeps):
+        packing = _fill_rest(items, peeled[:keep], dp, num_rows, capacity, fill)
         if packing is None:
             continue
         if best is not None and packing.lockstep >= best.lockstep:
             break
         best = packing
-        if best.lockstep <= best.ideal * (1 + CLOSE):
+        if best.lockstep <= bound * (1 + CLOSE) or len(items) > LARGE:
             break
-    best = best or _fill_rest(items, [], dp, num_rows, capacity)
-    if best is None:
-        return None
-    if items.is_monotone:
-        best = _peel_inside(items, best, capacity)
-    level_rows(best.grid, items, capacity)
-    return best.grid
+    return best
 
 
 def _peel_inside(items: Items, best: _Packing, capacity: int) -> _Packing:
@@ -83,21 +100,25 @@ def _peel_inside(items: Items, best: _Packing, capacity: int) -> _Packing:
         taken = chain.from_iterable(chain.from_iterable(best.fixed))
         start, later = rest[(row - len(best.fixed)) * dp], dp * (num_rows - len(best.fixed) - 1)
         peeled = peel_row_at(items, taken, start, dp, later, capacity)
-        packing = None if peeled is None else _fill_rest(items, [*best.fixed, peeled], dp, num_rows, capacity)
+        fixed = [*best.fixed, peeled] if peeled is not None else best.fixed
+        packing = _fill_rest(items, fixed, dp, num_rows, capacity, fill_cheapest) or _fill_rest(
+            items, fixed, dp, num_rows, capacity, first_fit_decreasing
+        )
         if packing is None or packing.lockstep >= best.lockstep:
             break
         best = packing
     return best
 
 
-def _fill_rest(items: Items, peeled: list[list[list[int]]], dp: int, num_rows: int, capacity: int) -> _Packing | None:
-    rest = _remaining(items, peeled)
-    below = num_rows - len(peeled)
-    filled = fill_cheapest(items, rest, dp, below, capacity) or first_fit_decreasing(items, rest, dp, below, capacity)
+def _fill_rest(
+    items: Items, fixed: list[list[list[int]]], dp: int, num_rows: int, capacity: int, fill: Fill
+) -> _Packing | None:
+    """The fixed rows, and the other items spread over the other rows by `fill`."""
+    filled = fill(items, _remaining(items, fixed), dp, num_rows - len(fixed), capacity)
     if filled is None:
         return None
-    grid = Grid.of(chain.from_iterable(peeled), items, dp) + sort_rows(filled)
-    return _Packing(grid=grid, fixed=peeled, lockstep=grid.lockstep())
+    grid = Grid.of(chain.from_iterable(fixed), items, dp) + sort_rows(filled)
+    return _Packing(grid=grid, fixed=fixed, lockstep=grid.lockstep())
 
 
 def _remaining(items: Items, peeled: list[list[list[int]]]) -> list[int]:

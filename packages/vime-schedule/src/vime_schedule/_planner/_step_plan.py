@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import fsum
 
 from vime_schedule._planner._balance import place_all
-from vime_schedule._planner._bounds import lockstep_bound, step_bound
+from vime_schedule._planner._bounds import step_bound
 from vime_schedule._planner._count import Count, fewest_micro_batches
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._items import Items, split_by_signature
@@ -65,13 +65,13 @@ def plan_step(problem: Problem, number: int, positions: Sequence[int], num_rollo
 
 def _plan(problem: Problem, number: int, classes: Sequence[Items], count: Count) -> _Plan:
     packed, held = pack_legally(problem, number, classes, count)
-    grid = place_all(problem, classes, packed)
+    grid = place_all(problem, classes, [one.grid for one in packed])
     order = order_rows(
         grid, problem.layout, longest_first=problem.longest_first, search=problem.objective == "pipeline"
     )
     grid = grid.take([row * grid.dp + rank for row in order for rank in range(grid.dp)])
     least_step = step_bound(classes, grid.dp, grid.num_rows)
-    least = sum(lockstep_bound(items, grid.dp, grid.num_rows, problem.capacity) for items in classes)
+    least = fsum(one.bound for one in packed)
     if problem.objective == "step":
         value, bound = float(max(grid.rank_costs())), least_step
     elif problem.objective == "pipeline":  # a larger count always might pay
