@@ -23,7 +23,7 @@ from vime_train.config import check_launch
 from vime_train.data import load_source, make_model
 from vime_train.phases import DivergenceGuard, Timer, WeightSync, train_supervised
 from vime_train.report import MetricsLog, PlainProgress, open_sinks, write_last_iteration
-from vime_train.rollout import Collector, assemble, evaluate, warm_up
+from vime_train.rollout import Collector, EvaluationSets, assemble, evaluate, warm_up
 from vime_train.state import RunDirectory, whole_directory
 
 if TYPE_CHECKING:
@@ -49,16 +49,15 @@ def run(config: RunConfig, *, progress: Progress | None = None) -> Path:
         WeightSyncError: if the engines do not hold the trainers' weights.
         RewardError, RolloutError: if the user's code failed; a checkpoint of the last whole iteration was written.
     """
-    source, collector = _data(config)
+    data = _data(config)
     directory = RunDirectory.create(config)
-    return _run(_Job(config, directory, source, collector, None, progress or PlainProgress()))
+    return _run(_Job(config, directory, *data, None, progress or PlainProgress()))
 
 
 def resume(path: str | Path, *, progress: Progress | None = None) -> Path:
     """Go on with a run from its newest checkpoint, and return the run directory. Raises as `run` does."""
     directory, config, checkpoint = RunDirectory.resume(path)
-    source, collector = _data(config)
-    return _run(_Job(config, directory, source, collector, checkpoint, progress or PlainProgress()))
+    return _run(_Job(config, directory, *_data(config), checkpoint, progress or PlainProgress()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,7 @@ class _Job:
     directory: RunDirectory
     source: DataSource
     collector: Collector
+    evaluation_sets: EvaluationSets
     checkpoint: Checkpoint | None
     progress: Progress
 
@@ -83,11 +83,11 @@ class _Job:
         return str(path)
 
 
-def _data(config: RunConfig) -> tuple[DataSource, Collector]:
-    """The data source and the collector, and every check that needs them."""
+def _data(config: RunConfig) -> tuple[DataSource, Collector, EvaluationSets]:
+    """The data source and what draws from it, and every check that needs them."""
     source = load_source(config.data, model_path=config.model.path)
     check_launch(config, vocab_size=source.tokenizer.vocab_size)
-    return source, Collector(config, source)
+    return source, Collector(config, source), EvaluationSets(config, source)
 
 
 def _run(job: _Job) -> Path:
@@ -126,6 +126,7 @@ class _Loop:
         self._directory = directory = job.directory
         self._source = job.source
         self._collector = job.collector
+        self._evaluation_sets = job.evaluation_sets
         self._progress = job.progress
         self._trainers = trainers
         self._engines = engines
@@ -217,12 +218,13 @@ class _Loop:
         return steps
 
     def _evaluate(self) -> Figures:
-        """Greedy accuracy, and the check of the sync that came before."""
-        if self._config.evaluation.problems == 0:
-            return {}
-        evaluation = evaluate(self._engines, self._source, self._config)
-        self._sync.check(evaluation.samples)
-        return {"eval/accuracy": evaluation.accuracy, "eval/mean_length": evaluation.mean_length}
+        """Greedy accuracy, the check of the sync that came before, and the figures of the further sets."""
+        figures: Figures = {}
+        if self._config.evaluation.problems > 0:
+            evaluation = evaluate(self._engines, self._source, self._config)
+            self._sync.check(evaluation.samples)
+            figures = {"eval/accuracy": evaluation.accuracy, "eval/mean_length": evaluation.mean_length}
+        return {**figures, **self._evaluation_sets.evaluate(self._engines)}
 
     def _record(self, iteration: int, parts: Sequence[Figures]) -> None:
         counters: Figures = {
