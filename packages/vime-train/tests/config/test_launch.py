@@ -219,6 +219,12 @@ def test_functions_that_cannot_take_the_call_are_refused_at_launch() -> None:
     assert "tracking.sinks = 'os:getcwd' takes ()" in refuse("tracking.sinks=['os:getcwd']")
 
 
+def test_many_greedy_answers_are_refused() -> None:
+    text = refuse("evaluation.sets.hard={source='vime_train.data.arithmetic:ArithmeticSums', samples=4}")
+    assert "evaluation.sets.hard: 4 samples at temperature 0 would all be the same" in text
+    assert "there is no module 'no'" in refuse("evaluation.sets.hard={source='no.such:thing'}")
+
+
 def test_rewards_come_from_one_place() -> None:
     text = refuse("rollout.reward_url=http://localhost:1/", "rollout.reward=vime_train.rollout.filters:reward_varies")
     assert "rollout.reward and rollout.reward_url are set: rewards come from one of them" in text

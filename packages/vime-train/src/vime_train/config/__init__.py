@@ -7,6 +7,13 @@ from vime_train.config._machine import NEEDED_MODULES, Machine
 from vime_train.config._native import data_parallel_fields, native_problems, transformer_fields
 from vime_train.config._run_config import RunConfig
 from vime_train.config._section import Section
+from vime_train.config._sections_algorithm import (
+    AlgorithmSection,
+    CorrectionSection,
+    CriticSection,
+    DistillationSection,
+    KLSection,
+)
 from vime_train.config._sections_data import (
     DataSection,
     RolloutSection,
@@ -23,10 +30,10 @@ from vime_train.config._sections_run import (
     DebugSection,
     EngineSection,
     EvaluationSection,
+    EvaluationSet,
     TrackingSection,
 )
 from vime_train.config._sections_training import (
-    AlgorithmSection,
     HooksSection,
     OptimizerSection,
     TrainSection,
@@ -40,11 +47,16 @@ __all__ = [
     "CheckpointSection",
     "ClusterSection",
     "ConfigError",
+    "CorrectionSection",
+    "CriticSection",
     "DataSection",
     "DebugSection",
+    "DistillationSection",
     "EngineSection",
     "EvaluationSection",
+    "EvaluationSet",
     "HooksSection",
+    "KLSection",
     "LayoutSection",
     "Machine",
     "ModelSection",

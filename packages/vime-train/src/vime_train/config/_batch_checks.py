@@ -17,6 +17,12 @@ def batch_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
     yield from _steps(config)
     yield from _budget(config)
     yield from _positions(config, shape)
+    for name, one in config.evaluation.sets.items():
+        if one.samples > 1 and one.temperature == 0:
+            yield (
+                f"evaluation.sets.{name}: {one.samples} samples at temperature 0 would all be the same; set its "
+                "temperature above 0, or samples = 1."
+            )
     if config.rollout.rollouts_per_prompt == 1 and config.rollout.drop_zero_variance:
         yield (
             "rollout.rollouts_per_prompt = 1 with rollout.drop_zero_variance = true: a group of one has no variance, "

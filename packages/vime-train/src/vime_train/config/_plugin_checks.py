@@ -35,6 +35,7 @@ def _paths(config: RunConfig) -> Iterator[tuple[str, str]]:
         "algorithm.loss_function": config.algorithm.loss_function,
     }
     yield from ((key, path) for key, path in named.items() if path is not None)
+    yield from ((f"evaluation.sets.{name}.source", one.source) for name, one in config.evaluation.sets.items())
     yield from (("tracking.sinks", path) for path in config.tracking.sinks)
     yield from (("hooks.before_log_probs", path) for path in config.hooks.before_log_probs)
     yield from (("hooks.before_train_step", path) for path in config.hooks.before_train_step)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from pydantic import Field, JsonValue
 
 from vime_train.config._section import Count, Section
+from vime_train.config._sections_algorithm import AlgorithmSection, CriticSection
 from vime_train.config._sections_data import (
     DataSection,
     RolloutSection,
@@ -31,7 +32,6 @@ from vime_train.config._sections_run import (
     TrackingSection,
 )
 from vime_train.config._sections_training import (
-    AlgorithmSection,
     HooksSection,
     OptimizerSection,
     TrainSection,
@@ -56,6 +56,7 @@ class RunConfig(Section):
     rollout: RolloutSection = RolloutSection()
     algorithm: AlgorithmSection = AlgorithmSection()
     hooks: HooksSection = HooksSection()
+    critic: CriticSection = CriticSection()
     optimizer: OptimizerSection = OptimizerSection()
     train: TrainSection = TrainSection()
     engine: EngineSection = EngineSection()

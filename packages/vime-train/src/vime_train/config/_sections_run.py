@@ -28,8 +28,22 @@ class EngineSection(Section):
     max_log_prob_difference: Annotated[float, Field(gt=0)] = 1e-3
 
 
+class EvaluationSet(Section):
+    """A further set of problems: a data source with its options, and how it is asked.
+
+    `samples` answers are drawn to each problem; with more than one, pass@k is reported, and `temperature` is above 0.
+    """
+
+    source: str
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    problems: Positive = 100
+    split: Literal["held_out", "validation"] = "held_out"
+    samples: Positive = 1
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+
+
 class EvaluationSection(Section):
-    """Greedy accuracy on problems that are never trained on.
+    """Greedy accuracy on problems that are never trained on, and further sets, reported as `eval/NAME/...`.
 
     `every = 0` evaluates only before the first and after the last iteration. Tune on `split = "validation"`, and the
     figures of `"held_out"` stay honest.
@@ -38,6 +52,7 @@ class EvaluationSection(Section):
     problems: Count = 200
     every: Count = 10
     split: Literal["held_out", "validation"] = "held_out"
+    sets: dict[str, EvaluationSet] = Field(default_factory=dict)
 
 
 class TrackingSection(Section):

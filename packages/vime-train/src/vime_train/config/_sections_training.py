@@ -1,4 +1,4 @@
-"""How it is trained: the estimator and the loss, the optimizer, the steps."""
+"""How it is trained: hooks, the optimizer and its learning rate, the steps."""
 
 from __future__ import annotations
 
@@ -6,26 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from vime_train.config._section import Fraction, Positive, Section
-
-
-class AlgorithmSection(Section):
-    """The estimator and the loss; each name is one of `vime_cp`.
-
-    `advantage_function` replaces the estimator: an import path of a function of the rollouts and this section.
-    `loss_function` replaces the loss: one number per token of a packed micro-batch, from its log-probs, the old ones,
-    and the advantages; what it returns is weighted by `aggregation`.
-    """
-
-    advantage: Literal["grpo"] = "grpo"
-    advantage_function: str | None = None
-    divide_by_std: bool = True
-    loss: Literal["policy"] = "policy"
-    loss_function: str | None = None
-    clip_low: Annotated[float, Field(ge=0)] = 0.2
-    clip_high: Annotated[float, Field(ge=0)] = 0.28
-    aggregation: Literal["rollout_mean", "sample_mean", "token_mean", "prompt_mean"] = "rollout_mean"
-    old_log_probs: Literal["rollout", "recompute"] = "rollout"
+from vime_train.config._section import Count, Fraction, Positive, Section
 
 
 class HooksSection(Section):
@@ -43,12 +24,19 @@ class HooksSection(Section):
 class OptimizerSection(Section):
     """Adam and its schedule. Learning rates of the RL part; the supervised part has its own.
 
+    The rate rises over the first `warmup_rollouts`, then stays (`constant`) or falls to `min_lr` when `decay_rollouts`
+    are done, by default at the end of the run. Rollouts are counted as generated, whatever a step's size.
+
     Any other field of Megatron's `OptimizerConfig` may stand here under its own name: see `native`.
     """
 
     model_config = ConfigDict(extra="allow")
 
     lr: Annotated[float, Field(gt=0)] = 3e-4
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_rollouts: Count = 0
+    decay_rollouts: Positive | None = None
+    min_lr: Annotated[float, Field(ge=0)] = 0.0
     adam_beta1: Fraction = 0.9
     adam_beta2: Fraction = 0.98
     weight_decay: Annotated[float, Field(ge=0)] = 0.0

@@ -11,13 +11,16 @@ from vime_train.plugins import PluginError, calling, resolve
 
 if TYPE_CHECKING:
     from vime_train.config import DataSection
-    from vime_train.data._protocol import DataSource
+    from vime_train.data._protocol import DataSource, Tokenizer
 
 
-def load_source(section: DataSection, *, model_path: str | None = None) -> DataSource:
+def load_source(
+    section: DataSection, *, model_path: str | None = None, tokenizer: Tokenizer | None = None
+) -> DataSource:
     """The data source that `data.source` names, called with `data.options` and `data.max_prompt_tokens`.
 
-    With `model_path` the source gets the tokenizer of that Hugging Face directory, else it brings its own.
+    With `model_path` the source gets the tokenizer of that Hugging Face directory, with `tokenizer` that one; else it
+    brings its own.
 
     Raises:
         PluginError: if there is no such source, or it does not take these options.
@@ -27,7 +30,9 @@ def load_source(section: DataSection, *, model_path: str | None = None) -> DataS
     if not callable(factory):
         raise PluginError(f"data.source = {section.source!r} is not callable: name a class or a function.")
     arguments: dict[str, object] = {**section.options, "max_prompt_tokens": section.max_prompt_tokens}
-    if model_path is not None:
+    if tokenizer is not None:
+        arguments["tokenizer"] = tokenizer
+    elif model_path is not None:
         from vime_train.data._hf_tokenizer import HfTokenizer
 
         arguments["tokenizer"] = HfTokenizer(model_path)

@@ -8,6 +8,7 @@ from vime_train.rollout._collect import Collected, Collector
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._dump import DumpError, load_rollouts, save_rollouts
 from vime_train.rollout._evaluate import Evaluation, evaluate
+from vime_train.rollout._evaluation_sets import EvaluationSets
 from vime_train.rollout._forward import forward_batches
 from vime_train.rollout._groups import by_group, reward_varies, split_zero_variance
 from vime_train.rollout._plan import parallel_layout, plan, plan_lengths, step_sizes
@@ -23,6 +24,7 @@ __all__ = [
     "Collector",
     "DumpError",
     "Evaluation",
+    "EvaluationSets",
     "GroupReward",
     "IterationBatch",
     "Problem",

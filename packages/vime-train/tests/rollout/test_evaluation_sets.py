@@ -1,0 +1,58 @@
+"""Further evaluation sets: their own source, sampling and pass@k."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from vime_train.config import RunConfig
+from vime_train.data import DataError
+from vime_train.data.arithmetic import ArithmeticSums
+from vime_train.rollout import EvaluationSets
+
+SUMS = "vime_train.data.arithmetic:ArithmeticSums"
+Make = Callable[..., RunConfig]
+
+
+def right_every_fourth(prompt: str, sample: int, seed: int) -> str:
+    total = sum(int(digit) for digit in prompt[1:-1:2])
+    return f"#{total}" if sample % 4 == 0 else "#0"
+
+
+def test_a_set_has_its_own_options_sampling_and_figures(scripted_engine: Any, small_run: Make) -> None:
+    config = small_run(
+        f"evaluation.sets.short={{source='{SUMS}', options={{max_terms=3}}, problems=10, split='validation'}}",
+        f"evaluation.sets.many={{source='{SUMS}', problems=5, samples=8, temperature=0.7}}",
+    )
+    engine = scripted_engine(right_every_fourth)
+    figures = EvaluationSets(config, ArithmeticSums()).evaluate(engine)
+    assert figures["eval/short/score"] == 1.0
+    assert figures["eval/many/score"] == figures["eval/many/pass@1"] == 0.25
+    assert figures["eval/many/pass@8"] == 1.0
+    assert figures["eval/many/truncated"] == 0.0
+    assert [request.num_samples for request in engine.requests] == [1] * 10 + [8] * 5
+    assert [request.temperature for request in engine.requests] == [0.0] * 10 + [0.7] * 5
+    short = ArithmeticSums(max_terms=3, max_prompt_tokens=32).validation(10)
+    assert [request.prompt_tokens for request in engine.requests[:10]] == [one.prompt_tokens for one in short]
+
+
+def test_a_set_is_scored_by_its_own_source(scripted_engine: Any, small_run: Make) -> None:
+    config = small_run(
+        f"evaluation.sets.one={{source='{SUMS}', problems=3}}",
+        "rollout.reward=vime_train.rollout.filters:reward_varies",
+    )
+    assert EvaluationSets(config, ArithmeticSums()).evaluate(scripted_engine(right_every_fourth))["eval/one/score"] == 1
+
+
+def test_no_set_is_no_figure(scripted_engine: Any, small_run: Make) -> None:
+    assert EvaluationSets(small_run(), ArithmeticSums()).evaluate(scripted_engine(right_every_fourth)) == {}
+
+
+def test_a_set_without_problems_is_told(small_run: Make) -> None:
+    config = small_run(
+        f"evaluation.sets.none={{source='{SUMS}', options={{max_terms=1, min_terms=1, largest_term=2}}}}"
+    )
+    with pytest.raises(DataError, match=r"evaluation\.sets\.none: .* has no problem in its split held_out"):
+        EvaluationSets(config, ArithmeticSums())
