@@ -177,9 +177,8 @@ def _weights(directory: Path) -> dict[str, np.ndarray]:
 
 def make_model(directory: Path) -> None:
     """Write a small random Qwen3 model."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
     import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(0)
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "vocab_size": 48, "head_dim": 32}

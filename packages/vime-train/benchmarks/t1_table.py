@@ -84,6 +84,7 @@ def rank_batch(config: object, rank: int) -> object:
 def work(rank: int, directory: Path) -> None:
     """Everything one process does: every layout that has its rank, every mode."""
     import torch
+
     from vime_train.config import RunConfig
     from vime_train.megatron import Trainer
 
@@ -115,9 +116,8 @@ def work(rank: int, directory: Path) -> None:
 
 
 def make_model(directory: Path) -> None:
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
     import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(0)
     config = Qwen3Config(

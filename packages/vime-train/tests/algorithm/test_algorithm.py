@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import numpy as np
-import torch
 from vime_cp import pack_micro_batch
 from vime_schedule import ParallelLayout, TokenBudget, build_dp_schedule
 from vime_train.algorithm import advantages, policy_terms, step_weights

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import pytest
-
 import numpy as np
+import pytest
 import torch
+
 from vime_schedule import TokenBudget, build_dp_schedule
 from vime_train.algorithm import advantages, step_weights
 from vime_train.config import RunConfig

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 warnings.simplefilter("error")
 
 import torch  # noqa: E402
+
 from vime_train.megatron import Trainer  # noqa: E402
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import numpy as np
-import torch
 from vime_train.megatron._attention import AttentionBlock, _attend, _mask, rotate
 from vime_train.megatron._attention_rows import SMALL, attention_rows
 

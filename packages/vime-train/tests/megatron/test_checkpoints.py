@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 import numpy as np
+import pytest
 
 LAYOUTS = [{}, {"dp": 2}, {"tp": 2}, {"cp": 2}, {"pp": 2, "vpp": 2}]
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 import numpy as np
+import pytest
 
 LAYOUTS = {
     "dp2": {"dp": 2},

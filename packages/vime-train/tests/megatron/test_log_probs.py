@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import numpy.typing as npt
 import pytest
-
-import numpy as np
 import torch
 
 LAYOUTS = [{}, {"cp": 2}, {"tp": 2}, {"pp": 2}, {"pp": 2, "vpp": 2}, {"tp": 2, "cp": 2}]

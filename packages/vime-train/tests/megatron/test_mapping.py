@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import torch
 from vime_train.megatron._architecture import Architecture
 from vime_train.megatron._hf_mapping import global_name, hf_weight_names, weight_rules
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 import numpy as np
+import pytest
 import torch
 
 LR, EPSILON = 100.0, 1000.0

@@ -8,10 +8,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-
-import numpy as np
 
 LAYOUTS = [{}, {"tp": 2}, {"pp": 2}, {"pp": 2, "vpp": 2}, {"tp": 2, "pp": 2}, {"dp": 2, "cp": 2}]
 MODELS = [("qwen3", {}), ("llama", {}), ("qwen3", {"tied": True}), ("llama", {"tied": True})]
@@ -72,6 +71,7 @@ def test_tied_embeddings_stay_tied_across_pipeline_stages(
 
 def test_large_models_are_written_in_parts_with_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
+
     from vime_train.megatron import _hf_directory
 
     monkeypatch.setattr(_hf_directory, "SHARD_BYTES", 100)

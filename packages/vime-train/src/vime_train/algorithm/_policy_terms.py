@@ -1,17 +1,18 @@
-"""The policy loss that the configuration names, token by token."""
+"""The loss that the configuration names, token by token, before anything is added to it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import torch
-from vime_cp import PolicyLoss, policy_loss
+
+from vime_cp import PolicyLoss, cispo_loss, gspo_loss, policy_loss, sft_loss
 from vime_train.plugins import CONTRACTS, PluginCallError, calling, load
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-
     from torch import Tensor
+
     from vime_cp import PackedMicroBatch
     from vime_train.config import AlgorithmSection
 
@@ -33,13 +34,38 @@ def policy_terms(
     """
     if section.loss_function is not None:
         return _users_loss(section, log_probs, old_log_probs, advantages, packed)
+    if section.loss == "sft":
+        difference = (old_log_probs - log_probs).detach()
+        return PolicyLoss(
+            loss=sft_loss(log_probs, mask=packed.mask),
+            ratio=(-difference).exp(),
+            clipped=torch.zeros_like(log_probs, dtype=torch.bool),
+            approx_kl=difference,
+        )
+    low, high = section.clips
+    mask = packed.mask
+    if section.loss == "gspo":
+        return gspo_loss(
+            log_probs,
+            old_log_probs,
+            advantages,
+            sample_index=packed.sample_index,
+            num_samples=packed.num_samples,
+            cp=packed.cp,
+            clip_low=low,
+            clip_high=high,
+            mask=mask,
+        )
+    if section.loss == "cispo":
+        return cispo_loss(log_probs, old_log_probs, advantages, clip_low=low, clip_high=high, mask=mask)
     return policy_loss(
         log_probs,
         old_log_probs,
         advantages,
-        clip_low=section.clip_low,
-        clip_high=section.clip_high,
-        mask=packed.mask,
+        clip_low=low,
+        clip_high=high,
+        dual_clip=section.dual_clip,
+        mask=mask,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vime_cp import sample_weights
 
 if TYPE_CHECKING:
@@ -33,9 +34,18 @@ def step_weights(schedule: Schedule, samples: Sequence[Sample], section: Algorit
 def batch_weights(samples: Sequence[Sample], section: AlgorithmSection) -> npt.NDArray[np.float64]:
     """One weight per sample, as if all of them made one step."""
     by_prompt = section.aggregation == "prompt_mean"
+    ids = [sample.rollout_id for sample in samples]
     return sample_weights(
         section.aggregation,
         [sum(sample.loss_mask) for sample in samples],
-        rollout_ids=[sample.rollout_id for sample in samples],
+        rollout_ids=ids,
         prompt_ids=[sample.group_id for sample in samples] if by_prompt else None,
+        constant=_divisor(section, len(set(ids))),
     ).numpy()
+
+
+def _divisor(section: AlgorithmSection, rollouts: int) -> float | None:
+    """Of `constant`: the tokens that as many rollouts could have; None of the other aggregations."""
+    if section.aggregation != "constant" or section.constant_tokens is None:
+        return None
+    return float(section.constant_tokens * max(1, rollouts))

@@ -11,16 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from megatron.core.packed_seq_params import PackedSeqParams
 
-import torch
-
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
-
     from torch import Tensor
+
     from vime_train.megatron._attention_rows import AttentionRows
 
 

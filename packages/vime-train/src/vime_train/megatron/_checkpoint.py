@@ -15,16 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from safetensors.torch import load_file, save_file
-
 import torch
+from safetensors.torch import load_file, save_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from megatron.core.optimizer import ChainedOptimizer
-
     from torch import Tensor
+
     from vime_train.megatron._groups import Groups
 
 WEIGHTS = "weights"

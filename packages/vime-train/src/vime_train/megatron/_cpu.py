@@ -12,9 +12,8 @@ import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from torch.overrides import TorchFunctionMode
-
 import torch
+from torch.overrides import TorchFunctionMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

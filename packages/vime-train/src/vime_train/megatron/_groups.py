@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
-
-import torch
 
 if TYPE_CHECKING:
     from vime_train.config import LayoutSection

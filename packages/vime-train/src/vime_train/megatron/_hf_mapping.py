@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torch import Tensor
+
     from vime_train.megatron._architecture import Architecture
 
 Kind = Literal["plain", "qkv", "gate_up"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 import torch.distributed as dist
 
-import torch
 from vime_train.megatron._hf_directory import files_by_tensor, read_tensor, write_directory
 from vime_train.megatron._hf_mapping import WeightRule, global_name, hf_weight_names, weight_rules
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from torch import Tensor
+
     from vime_train.megatron._architecture import Architecture
     from vime_train.megatron._groups import Groups
     from vime_train.megatron._model import ModelChunks

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import torch
 from megatron.core.packed_seq_params import PackedSeqParams
 
-import torch
 from vime_cp import ContextParallel, PackedMicroBatch, pack_micro_batch, pack_response
 from vime_train.megatron._attention import attention_params
 from vime_train.megatron._attention_rows import attention_rows
@@ -22,11 +22,11 @@ from vime_train.megatron._attention_rows import attention_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy as np
     import numpy.typing as npt
     from jaxtyping import Float
-
-    import numpy as np
     from torch import Tensor
+
     from vime_train.config import BatchingSection
     from vime_train.megatron._groups import Groups
     from vime_train.rollout import RankBatch

@@ -1,8 +1,8 @@
 """The Megatron-core model of an `Architecture`: one chunk per virtual stage of this rank, wrapped for training.
 
 Always true: the model's function is that of transformers' model of the same directory. In bf16 on CUDA the layers are
-Transformer Engine's where it is installed, everywhere else Megatron's local ones with `PackedAttention`; weights, losses
-and schedules are the same.
+Transformer Engine's where it is installed, everywhere else Megatron's local ones with `PackedAttention`; weights and
+losses and schedules are the same.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib.util
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from megatron.core import tensor_parallel
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 from megatron.core.models.gpt import GPTModel
@@ -21,7 +22,6 @@ from megatron.core.models.gpt.gpt_layer_specs import (
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
 
-import torch
 from vime_train.config import data_parallel_fields, transformer_fields
 from vime_train.megatron._architecture import Llama3Scaling
 from vime_train.megatron._attention import PackedAttention

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+
 from vime_cp import log_probs_and_entropy, megatron_loss, sample_sums, sft_loss, weighted_sum
 from vime_train.algorithm import policy_terms
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jaxtyping import Float
-
     from torch import Tensor
+
     from vime_train.config import AlgorithmSection
     from vime_train.megatron._groups import Groups
     from vime_train.megatron._micro_batch import MicroBatch

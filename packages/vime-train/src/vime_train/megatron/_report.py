@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+
 from vime_metrics import Mean, Metric, Sum
 from vime_metrics.torch import all_reduce
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+
     from vime_train.megatron._groups import Groups
 
 _SUMS = ("loss", "tokens")

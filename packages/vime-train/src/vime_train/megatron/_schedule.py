@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from jaxtyping import Float
-
     from torch import Tensor
+
     from vime_train.megatron._groups import Groups
     from vime_train.megatron._micro_batch import MicroBatch
     from vime_train.megatron._model import ModelChunks

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+
 from vime_cp import gather_responses
 from vime_metrics import Count, Max, Mean
 from vime_metrics.torch import all_reduce

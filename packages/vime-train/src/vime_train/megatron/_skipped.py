@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
+import torch
 import torch.distributed as dist
 
-import torch
 from vime_train.megatron._hf_weights import local_parameters
 from vime_train.megatron._objectives import SAMPLE_LOSSES
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+
     from vime_train.megatron._groups import Groups
     from vime_train.megatron._model import ModelChunks
     from vime_train.rollout import RankBatch

@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+import torch
 import torch.distributed as dist
 
-import torch
 from vime_train.megatron._architecture import check_layout, read_architecture
 from vime_train.megatron._checkpoint import WEIGHTS, Counters, Restored, load_state, save_state
 from vime_train.megatron._cpu import device_scope
@@ -36,9 +36,9 @@ from vime_train.plugins import run_hooks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     import numpy.typing as npt
 
-    import numpy as np
     from vime_train.config import RunConfig
     from vime_train.megatron._schedule import LossFunction
     from vime_train.rollout import RankBatch

@@ -1,0 +1,33 @@
+"""The critic's loss of a token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vime_cp import value_loss
+from vime_train.algorithm._loss_terms import LossTerms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jaxtyping import Float
+
+    from torch import Tensor
+    from vime_cp import PackedMicroBatch
+    from vime_train.config import CriticSection
+
+
+def value_terms(
+    section: CriticSection,
+    *,
+    values: Float[Tensor, " local"],
+    columns: Mapping[str, Float[Tensor, " local"]],
+    packed: PackedMicroBatch,
+) -> LossTerms:
+    """Squared error to `columns["returns"]`, clipped around `columns["values"]` unless `value_clip` is off."""
+    clip = section.value_clip
+    if clip is None:
+        found = value_loss(values, columns["returns"], mask=packed.mask)
+    else:
+        found = value_loss(values, columns["returns"], old_values=columns["values"], clip=clip, mask=packed.mask)
+    return LossTerms(loss=found.loss, means={"value_clip_fraction": found.clipped.to(values.dtype)})
