@@ -32,7 +32,7 @@ def item_lists(draw: st.DrawFn, *, monotone: bool = False) -> Items:
 
 
 def grid_of(items: Items, dp: int, rows: int) -> Grid | None:
-    return pack_rows(items, dp, rows, CAPACITY)
+    return pack_rows(items, dp, rows, CAPACITY, lockstep_bound(items, dp, rows, CAPACITY))
 
 
 def check(grid: Grid, items: Items) -> None:
