@@ -1,7 +1,7 @@
 """The Megatron-core model of an `Architecture`: one chunk per virtual stage of this rank, wrapped for training.
 
 Always true: the model's function is that of transformers' model of the same directory. In bf16 on CUDA the layers are
-Transformer Engine's where it is installed, everywhere else Megatron's local ones with `PackedAttention`; weights and
+Transformer Engine's where it is installed, everywhere else Megatron's local ones with `PackedAttention`; weights,
 losses and schedules are the same.
 """
 
