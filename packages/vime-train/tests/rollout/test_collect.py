@@ -225,6 +225,11 @@ class Long(ArithmeticSums):
         return [replace(one, prompt_tokens=(2,) * 33) for one in super().problems(count, seed=seed, start=start)]
 
 
+class Broken(ArithmeticSums):
+    def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
+        raise OSError("the disk is gone")
+
+
 class Empty(ArithmeticSums):
     def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
         return [replace(one, prompt_tokens=()) for one in super().problems(count, seed=seed, start=start)]
@@ -236,6 +241,7 @@ class Empty(ArithmeticSums):
         (Short(), "gave 3 problems when asked for 4"),
         (Long(), r"gave problem '[a-j\d]+=' with 33 prompt tokens: 1 to data\.max_prompt_tokens = 32 are needed"),
         (Empty(), "with 0 prompt tokens"),
+        (Broken(), r"raised OSError: the disk is gone .*; given count=4, start=0"),
     ],
 )
 def test_a_data_source_that_misbehaves_is_told(

@@ -60,7 +60,13 @@ def assemble(rollouts: Sequence[Rollout], config: RunConfig, *, iteration: int) 
     return IterationBatch(
         schedule=schedule,
         samples=samples,
-        rank_batches=cut(samples, per_sample, weights, schedule),
+        rank_batches=cut(
+            samples,
+            per_sample,
+            weights,
+            schedule,
+            step_rollouts=step_sizes(len(rollouts), len(schedule.steps)),
+        ),
         metrics=batch_metrics(rollouts, dropped, schedule),
     )
 
@@ -75,8 +81,14 @@ def cut(
     per_sample: Sequence[npt.NDArray[np.float32]],
     weights: npt.NDArray[np.float64],
     schedule: Schedule,
+    *,
+    step_rollouts: Sequence[int] | None = None,
 ) -> tuple[RankBatch, ...]:
-    """One batch per DP rank: its samples as columns, in the order of its part of the schedule."""
+    """One batch per DP rank: its samples as columns, in the order of its part of the schedule.
+
+    `step_rollouts` are the rollouts that each step stands for, where that is more than it trains on.
+    """
+    stands_for = step_rollouts or [step.global_batch_size for step in schedule.steps]
     mask_sums = tuple(
         sum(sum(samples[position].loss_mask) for rank in step.micro_batches for bin_ in rank for position in bin_)
         for step in schedule.steps
@@ -96,6 +108,8 @@ def cut(
                 advantages=tuple(per_sample[position] for position in rank_schedule.partition),
                 weights=weights[list(rank_schedule.partition)],
                 step_mask_sums=mask_sums,
+                rewards=np.array([sample.reward for sample in mine], np.float64),
+                step_rollouts=tuple(stands_for),
             )
         )
     return tuple(batches)

@@ -10,10 +10,12 @@ Always true of a rank batch:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     import numpy.typing as npt
 
@@ -39,3 +41,10 @@ class RankBatch:
     """The step's weight of each sample."""
     step_mask_sums: tuple[int, ...]
     """Per step: unmasked response tokens of the whole step, over all ranks."""
+    rewards: npt.NDArray[np.float64]
+    """The reward of each sample's rollout."""
+    step_rollouts: tuple[int, ...]
+    """Per step: the rollouts it stands for, also those that were left out; learning-rate schedules count them."""
+    columns: Mapping[str, tuple[npt.NDArray[np.float32], ...]] = field(default_factory=dict)
+    """What the trainers add before the first step, one entry per response token: `rollout_log_probs`,
+    `reference_log_probs`, `teacher_log_probs`, `values`, `returns`."""

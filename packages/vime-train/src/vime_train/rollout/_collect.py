@@ -106,7 +106,8 @@ class Collector:
     def _draw(self, engine: Engine, count: int) -> list[list[Rollout]]:
         first = self._position
         data = self._config.data
-        problems = self._source.problems(count, seed=self._config.seed, start=first)
+        with calling(f"data.source = {data.source!r}", lambda: f"count={count}, start={first}", RolloutError):
+            problems = self._source.problems(count, seed=self._config.seed, start=first)
         check_problems(problems, data.source, count=count, max_prompt_tokens=data.max_prompt_tokens)
         self._position += count
         context = RolloutContext(config=self._config, source=self._source, reward=self._reward, first_group_id=first)

@@ -54,6 +54,8 @@ def supervised_batches(source: DataSource, config: RunConfig, *, step: int) -> t
                 advantages=zeros,
                 weights=np.full(len(mine), 1.0 / trained),
                 step_mask_sums=(trained,),
+                rewards=np.zeros(len(mine)),
+                step_rollouts=(count,),
             )
         )
     return tuple(batches)
