@@ -104,7 +104,8 @@ def _load_step(fields: Fields) -> StepSchedule:
         costs=fields.table("costs", like=fields.grid("micro_batches")),
         global_batch_size=fields.whole("global_batch_size"),
         bounds=StepBounds(
-            micro_batches=bounds.whole("micro_batches"), step=bounds.number("step"), lockstep=bounds.number("lockstep")
+            micro_batches=bounds.whole("micro_batches"),
+            **{name: bounds.number(name) for name in ("step", "lockstep", "cheapest")},
         ),
         reasons=tuple(
             Reason(rule=reason.text("rule"), micro_batches=reason.whole("micro_batches"), why=reason.text("why"))

@@ -153,7 +153,7 @@ def _sum_step(schedule: Schedule, step: StepSchedule, backward_ratio: float) -> 
             for costs in step.costs
         ),
         makespan_bound=makespan_bound(
-            step.bounds.step, 0.0, pp=layout.pp, vpp=layout.vpp, backward_ratio=backward_ratio
+            step.bounds.step, step.bounds.cheapest, pp=layout.pp, vpp=layout.vpp, backward_ratio=backward_ratio
         ),
         busy=mean * (1 + backward_ratio) / layout.pp,
         held=filled,

@@ -20,11 +20,13 @@ class StepBounds:
         step: the least cost of the dearest rank.
         lockstep: the least sum over m of the dearest m-th micro-batch of all ranks, at the plan's number of
             micro-batches per rank.
+        cheapest: the least cost of any one micro-batch: that of the cheapest sample, or 0 with fillers.
     """
 
     micro_batches: int
     step: float
     lockstep: float
+    cheapest: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ def _restate(problem: Problem, cost: SetCost, step: StepSchedule, positions: Seq
     return replace(
         step,
         costs=tuple(tuple(_cost_of(cost, held) for held in rank) for rank in step.micro_batches),
-        bounds=StepBounds(micro_batches=step.bounds.micro_batches, step=least, lockstep=least),
+        bounds=StepBounds(micro_batches=step.bounds.micro_batches, step=least, lockstep=least, cheapest=0.0),
     )
 
 

@@ -58,6 +58,7 @@ def plan_step(problem: Problem, number: int, positions: Sequence[int], num_rollo
             micro_batches=fewest.total,
             step=best.step_bound * unit,
             lockstep=max(best.step_bound, best.lockstep_bound) * unit,
+            cheapest=0.0 if [] in best.grid.bins else min(map(problem.costs.__getitem__, positions)),
         ),
         reasons=best.count.reasons,
     )
