@@ -18,6 +18,7 @@ def run_rank(scenario, rank, size, store, sender, args):
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+    dist.barrier()  # a rank that leaves at once must not break the connecting of the others
     try:
         sender.send(SCENARIOS[scenario](rank, size, *args))
     except (RuntimeError, ValueError) as error:
@@ -154,7 +155,7 @@ def tensors(rank, size):
     return all_reduce(step)
 
 
-DEADLY = {"dies", "never_comes", "outside"}
+DEADLY = {"dies", "never_comes"}
 SCENARIOS = {
     function.__name__: function
     for function in (
