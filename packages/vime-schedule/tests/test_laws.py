@@ -257,3 +257,18 @@ def test_equal_input_gives_equal_refusals(case: Case) -> None:
         else:
             texts.add("")
     assert len(texts) == 1
+
+
+def test_a_filler_beside_signatures_frees_a_rank_of_a_sample() -> None:
+    """Found by the search: with fillers a rank need not hold a sample in every micro-batch, whatever their number."""
+    options = {
+        "layout": ParallelLayout(dp=2),
+        "batching": FixedSize(micro_batch_size=2),
+        "global_batch_size": 4,
+        "signatures": ["text", "text", "image", "text"],
+        "shortage": "fill",
+    }
+    case = Case([1, 1, 1, 2], {**options, "rollout_ids": None, "remainder": "step", "oversize": "alone"}, "attention")
+    schedule = case.plan()
+    for law in LAWS:
+        law(case, schedule)

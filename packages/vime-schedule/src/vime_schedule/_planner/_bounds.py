@@ -20,13 +20,13 @@ FINE = 5  # halvings of the step around the best of them
 
 
 def step_bound(classes: Sequence[Items], dp: int, num_rows: int) -> float:
-    """The least cost of the dearest of `dp` ranks, each of `num_rows` micro-batches.
+    """The least cost of the dearest of `dp` ranks, each with samples in `num_rows` micro-batches.
 
     Of the k * dp + 1 dearest samples some rank has k + 1, which cost at least as much as the k + 1 cheapest of them.
-    The rank of the dearest sample has as many others as it has other micro-batches, unless there are fillers.
+    The rank of the dearest sample has at least one more in each other micro-batch.
     """
     costs = sorted(chain.from_iterable(items.costs for items in classes), reverse=True)
-    others = costs[1 - num_rows :] if num_rows > 1 and len(costs) >= dp * num_rows else []
+    others = costs[1 - num_rows :] if num_rows > 1 else []
     return max(sum(costs) / dp, _pigeonhole(costs, dp), costs[0] + sum(others))
 
 

@@ -71,7 +71,7 @@ def _plan(problem: Problem, number: int, classes: Sequence[Items], count: Count)
         grid, problem.layout, longest_first=problem.longest_first, search=problem.objective == "pipeline"
     )
     grid = grid.take([row * grid.dp + rank for row in order for rank in range(grid.dp)])
-    least_step = step_bound(classes, grid.dp, grid.num_rows)
+    least_step = step_bound(classes, grid.dp, 1 if [] in grid.bins else grid.num_rows)
     least = fsum(one.bound for one in packed)
     if problem.objective == "step":
         value, bound = float(max(grid.rank_costs())), least_step
