@@ -1,6 +1,7 @@
 """Log-probs and entropy with backward against log_softmax and gather: python benchmarks/bench_log_probs.py
 
 Each line is one run on this machine, the best of three with both sides in turn; compare the figures of a line.
+Times are CPU times of one thread, so that other work on the machine does not count.
 Memory is what a fresh process's peak resident size grows by during one forward and backward, logits not included.
 """
 
@@ -53,9 +54,9 @@ def seconds(dtype: str, *, entropy: bool) -> dict[str, float]:
     gradients = {}
     for _ in range(RUNS + 1):
         for name, function in FUNCTIONS.items():
-            start = time.perf_counter()
+            start = time.process_time()
             function(logits, targets, entropy=entropy).backward()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(time.process_time() - start)
             gradients[name], logits.grad = logits.grad, None
     torch.testing.assert_close(gradients["ours"], gradients["usual"], rtol=1e-2 if dtype == "bf16" else 1e-4, atol=1e-5)
     return {name: min(runs[1:]) for name, runs in times.items()}
