@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from vime_cp import dr_grpo_advantages, grpo_advantages, rloo_advantages
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jaxtyping import Float
-
     from torch import Tensor
+
     from vime_cp import ImportanceWeights, PackedMicroBatch
     from vime_train.config import AlgorithmSection
 
@@ -94,13 +94,9 @@ def loss_terms(
     return LossTerms(loss=loss, means=means)
 
 
-def _correct(
-    section: AlgorithmSection, train: Tensor, rollout: Tensor, packed: PackedMicroBatch
-) -> ImportanceWeights:
+def _correct(section: AlgorithmSection, train: Tensor, rollout: Tensor, packed: PackedMicroBatch) -> ImportanceWeights:
     correction = section.correction
-    bounds = {
-        name: value for name, value in (("low", correction.low), ("high", correction.high)) if value is not None
-    }
+    bounds = {name: value for name, value in (("low", correction.low), ("high", correction.high)) if value is not None}
     if correction.kind == "tis":
         return tis(train, rollout, mask=packed.mask, **bounds)
     if correction.kind == "icepop":

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+
 from vime_cp import (
     distillation_advantages,
     gae,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from torch import Tensor
+
     from vime_cp import Group, PackedMicroBatch
     from vime_train.config import AlgorithmSection
     from vime_train.rollout import RankBatch
@@ -108,9 +110,7 @@ def _estimate(
         )
         return found.advantages, found.returns
     if section.advantage == "reinforce_plus_plus":
-        values = reinforce_plus_plus_advantages(
-            rewards, packed, kl=penalty, kl_coef=coefficient, gamma=section.gamma
-        )
+        values = reinforce_plus_plus_advantages(rewards, packed, kl=penalty, kl_coef=coefficient, gamma=section.gamma)
         return values, None
     if section.advantage == "reinforce_plus_plus_baseline":
         centred = torch.tensor([float(column[0]) for column in batch.advantages]).to(base)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jaxtyping import Float
-
     from torch import Tensor
+
     from vime_cp import PackedMicroBatch
     from vime_train.config import CriticSection
 

@@ -47,6 +47,8 @@ class Architecture:
     rope_theta: float
     rope_scaling: Llama3Scaling | None
     tied_head: bool
+    value_head: bool = False
+    """Whether the last layer gives one number per token, as a critic's does, instead of logits."""
 
     @property
     def qk_layernorm(self) -> bool:

@@ -98,6 +98,9 @@ def weight_rules(architecture: Architecture) -> dict[str, WeightRule]:
             shape = _layer_shapes(architecture)[name]
             rules[f"decoder.layers.{layer}.{name}"] = _rule(architecture, hf_names, kind, axis, shape)
     rules["decoder.final_layernorm.weight"] = _rule(architecture, ("model.norm",), "plain", None, vocabulary[1:])
+    if architecture.value_head:
+        rules["output_layer.weight"] = _rule(architecture, ("score",), "plain", None, (1, architecture.hidden_size))
+        return rules
     head = "model.embed_tokens" if architecture.tied_head else "lm_head"
     rules["output_layer.weight"] = _rule(architecture, (head,), "plain", 0, vocabulary)
     return rules

@@ -42,6 +42,7 @@ class MicroBatch:
         members: indices of the samples in the rank's batch.
         old_log_probs: of the sampling policy, at logit positions.
         advantages: at logit positions.
+        columns: what else the batch holds of every token, at logit positions.
         weights: the step's weight of each sample.
     """
 
@@ -50,6 +51,7 @@ class MicroBatch:
     members: tuple[int, ...]
     old_log_probs: Float[Tensor, " local"]
     advantages: Float[Tensor, " local"]
+    columns: dict[str, Float[Tensor, " local"]]
     weights: Float[Tensor, " samples"]
 
 
@@ -115,6 +117,10 @@ class MicroBatchBuilder:
             members=members,
             old_log_probs=pack_response(_tensors(batch.old_log_probs, members), packed).to(device),
             advantages=pack_response(_tensors(batch.advantages, members), packed).to(device),
+            columns={
+                name: pack_response(_tensors(column, members), packed).to(device)
+                for name, column in batch.columns.items()
+            },
             weights=torch.from_numpy(batch.weights[list(members)]).to(device),
         )
 

@@ -25,8 +25,11 @@ from megatron.core.transformer.module import Float16Module
 from vime_train.config import data_parallel_fields, transformer_fields
 from vime_train.megatron._architecture import Llama3Scaling
 from vime_train.megatron._attention import PackedAttention
+from vime_train.megatron._value_head import ValueHead
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vime_train.config import RunConfig
     from vime_train.megatron._architecture import Architecture
     from vime_train.megatron._groups import Groups
@@ -47,15 +50,18 @@ class ModelChunks:
     `pad_multiple` (the TP size under sequence parallelism).
     """
 
-    wrapped: list[DistributedDataParallel]
+    wrapped: list[DistributedDataParallel] | list[torch.nn.Module]
     bare: list[GPTModel]
     dtype: torch.dtype
     uses_transformer_engine: bool
     pad_multiple: int
 
 
-def build_model(architecture: Architecture, groups: Groups, config: RunConfig) -> ModelChunks:
-    """Build the chunks with weights that are not yet set: `_hf_weights` fills them."""
+def build_model(architecture: Architecture, groups: Groups, config: RunConfig, *, trained: bool = True) -> ModelChunks:
+    """Build the chunks with weights that are not yet set: `_hf_weights` fills them.
+
+    A model that is not `trained` has neither gradients nor a wrapper that reduces them.
+    """
     on_gpu = groups.device.type == "cuda"
     if on_gpu:
         tensor_parallel.model_parallel_cuda_manual_seed(config.seed)
@@ -71,20 +77,25 @@ def build_model(architecture: Architecture, groups: Groups, config: RunConfig) -
         for stage in range(groups.layout.vpp)
     ]
     typed = [Float16Module(transformer, chunk) for chunk in bare] if transformer.bf16 else bare
-    reduction = DistributedDataParallelConfig(
-        **{"grad_reduce_in_fp32": True, "use_distributed_optimizer": True, **data_parallel_fields(config)}
-    )
-    wrapped = [
-        DistributedDataParallel(transformer, reduction, chunk, disable_bucketing=stage > 0)
-        for stage, chunk in enumerate(typed)
-    ]
     return ModelChunks(
-        wrapped=wrapped,
+        wrapped=_reducing(typed, transformer, config) if trained else [chunk.requires_grad_(False) for chunk in typed],
         bare=bare,
         dtype=transformer.params_dtype,
         uses_transformer_engine=transformer_engine,
         pad_multiple=groups.layout.tp if transformer.sequence_parallel else 1,
     )
+
+
+def _reducing(
+    chunks: Sequence[torch.nn.Module], transformer: TransformerConfig, config: RunConfig
+) -> list[DistributedDataParallel]:
+    reduction = DistributedDataParallelConfig(
+        **{"grad_reduce_in_fp32": True, "use_distributed_optimizer": True, **data_parallel_fields(config)}
+    )
+    return [
+        DistributedDataParallel(transformer, reduction, chunk, disable_bucketing=stage > 0)
+        for stage, chunk in enumerate(chunks)
+    ]
 
 
 def _transformer_engine_computes(architecture: Architecture, transformer: TransformerConfig) -> bool:
@@ -166,7 +177,7 @@ def _chunk(
 ) -> GPTModel:
     layout = groups.layout
     scaling = architecture.rope_scaling
-    return GPTModel(
+    chunk = GPTModel(
         config,
         _layer_spec(architecture, transformer_engine=transformer_engine),
         architecture.vocab_size,
@@ -181,6 +192,9 @@ def _chunk(
         rope_scaling_factor=scaling.factor if scaling is not None else 1.0,
         vp_stage=stage if layout.vpp > 1 else None,
     )
+    if architecture.value_head and chunk.post_process:
+        chunk.output_layer = ValueHead(architecture.hidden_size, dtype=config.params_dtype)
+    return chunk
 
 
 def _layer_spec(architecture: Architecture, *, transformer_engine: bool) -> Any:

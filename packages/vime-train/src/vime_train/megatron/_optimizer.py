@@ -7,13 +7,14 @@ All ranks decide alike, since the norm that decides is reduced over all of them.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
 
 if TYPE_CHECKING:
+    from megatron.core.distributed import DistributedDataParallel
     from megatron.core.optimizer import ChainedOptimizer
 
     from vime_train.config import RunConfig
@@ -41,7 +42,7 @@ def build_optimizer(config: RunConfig, chunks: ModelChunks) -> ChainedOptimizer:
 
 def zero_gradients(optimizer: ChainedOptimizer, chunks: ModelChunks) -> None:
     """Forget the gradients of the last step."""
-    for chunk in chunks.wrapped:
+    for chunk in cast("list[DistributedDataParallel]", chunks.wrapped):
         chunk.zero_grad_buffer()
     optimizer.zero_grad()
 

@@ -1,7 +1,7 @@
 """What a step reports: the same numbers on every rank, whatever the layout.
 
 Always true: a value is counted once, by the ranks that computed it (last stage, TP rank 0); means over tokens carry the
-step's weights, so their denominator is that of the loss.
+step's weights, so their denominator is that of the loss; whatever a log holds besides sums is such a mean.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import torch
 
 from vime_metrics import Mean, Metric, Sum
 from vime_metrics.torch import all_reduce
+from vime_train.megatron._objectives import SAMPLE_LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from vime_train.megatron._groups import Groups
 
 _SUMS = ("loss", "tokens")
-_MEANS = ("clip_fraction", "approx_kl")
+_NO_MEANS = {*_SUMS, "weight", SAMPLE_LOSSES}
 
 
 def reduce_logs(logs: Sequence[dict[str, Tensor]], groups: Groups) -> dict[str, float]:
@@ -32,7 +33,7 @@ def reduce_logs(logs: Sequence[dict[str, Tensor]], groups: Groups) -> dict[str, 
 def _local(logs: Sequence[dict[str, Tensor]]) -> dict[str, Metric]:
     if not logs:
         return {}
-    means = [name for name in _MEANS if name in logs[0]]
+    means = [name for name in logs[0] if name not in _NO_MEANS]
     names = [*_SUMS, *means, "weight"]
     added = torch.stack([torch.stack([log[name].double() for name in names]) for log in logs]).sum(0).tolist()
     totals = dict(zip(names, added, strict=True))

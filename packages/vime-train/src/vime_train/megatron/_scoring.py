@@ -1,4 +1,4 @@
-"""Forward passes without training: log-probs of a batch, and how far they are from the engine's (law T2)."""
+"""Forward passes without training: log-probs or values of a batch, and how far they are from the engine's (law T2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from vime_metrics import Count, Max, Mean
 from vime_metrics.torch import all_reduce
 from vime_train.megatron._cpu import device_scope
 from vime_train.megatron._micro_batch import steps_of
-from vime_train.megatron._objectives import ScoringObjective
 from vime_train.megatron._schedule import run_micro_batches
 
 if TYPE_CHECKING:
@@ -21,21 +20,22 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from vime_train.megatron._groups import Groups
-    from vime_train.megatron._micro_batch import MicroBatchBuilder
-    from vime_train.megatron._model import ModelChunks
+    from vime_train.megatron._objectives import ScoringObjective
+    from vime_train.megatron._rank_model import RankModel
     from vime_train.rollout import RankBatch
 
 
 @torch.no_grad()
 def score_batch(
-    batch: RankBatch, builder: MicroBatchBuilder, chunks: ModelChunks, groups: Groups
+    batch: RankBatch, model: RankModel, objective: ScoringObjective
 ) -> list[npt.NDArray[np.float32]] | None:
-    """Log-probs of every sample's response tokens, 0 where masked; None off the last stage."""
+    """Log-probs (or values) of every sample's response tokens, 0 where masked; None off the last stage."""
+    groups = model.groups
     found: dict[int, npt.NDArray[np.float32]] = {}
     for members in steps_of(batch):
-        micro_batches = builder.build(batch, members)
+        micro_batches = model.builder.build(batch, members)
         with device_scope():
-            logs = run_micro_batches(chunks, groups, micro_batches, ScoringObjective(groups=groups), forward_only=True)
+            logs = run_micro_batches(model.chunks, groups, micro_batches, objective, forward_only=True)
         for micro_batch, scores in (log["scored"] for log in logs):
             columns = gather_responses(scores, micro_batch.packed, gradient="none")
             found.update(zip(micro_batch.members, (column.cpu().numpy() for column in columns), strict=True))

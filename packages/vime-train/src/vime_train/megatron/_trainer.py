@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING, Self
 import torch
 import torch.distributed as dist
 
+from vime_train.algorithm import learning_rate_factor
 from vime_train.megatron._architecture import check_layout, read_architecture
 from vime_train.megatron._checkpoint import WEIGHTS, Counters, Restored, load_state, save_state
 from vime_train.megatron._cpu import device_scope
 from vime_train.megatron._groups import start_groups, stop_groups
-from vime_train.megatron._hf_weights import export_weights, load_weights
-from vime_train.megatron._micro_batch import MicroBatchBuilder, steps_of
-from vime_train.megatron._model import build_model
-from vime_train.megatron._objectives import PolicyObjective, Scaling, SupervisedObjective
-from vime_train.megatron._optimizer import apply_gradients, build_optimizer, zero_gradients
+from vime_train.megatron._hf_weights import export_weights
+from vime_train.megatron._learners import Learners
+from vime_train.megatron._micro_batch import steps_of
+from vime_train.megatron._objectives import PolicyObjective, Scaling, ScoringObjective, SupervisedObjective
+from vime_train.megatron._optimizer import build_optimizer
 from vime_train.megatron._plan_check import check_same_plan
+from vime_train.megatron._rank_model import RankModel
 from vime_train.megatron._report import reduce_logs
-from vime_train.megatron._rope import inverse_frequencies
-from vime_train.megatron._schedule import run_micro_batches
 from vime_train.megatron._scoring import compare_log_probs, score_batch
 from vime_train.megatron._skipped import SkippedStep, describe_skipped
+from vime_train.megatron._update import Trained, update
 from vime_train.plugins import run_hooks
 
 if TYPE_CHECKING:
@@ -86,27 +87,23 @@ class Trainer:
                 raise
 
     def _build(self) -> None:
-        config, groups = self._config, self._groups
-        self._chunks = build_model(self._architecture, groups, config)
-        load_weights(self._model_path, self._architecture, self._chunks, groups)
-        self._optimizer = build_optimizer(config, self._chunks)
-        rotates = not self._chunks.uses_transformer_engine
-        self._builder = MicroBatchBuilder(
-            groups=groups,
-            batching=config.batching,
-            pad_multiple=self._chunks.pad_multiple,
-            inverse_frequencies=inverse_frequencies(self._architecture).to(groups.device) if rotates else None,
-        )
+        config = self._config
+        model = RankModel.build(self._architecture, self._groups, config, trained=True)
+        model.load(self._model_path)
+        self._policy = Trained(model=model, optimizer=build_optimizer(config, model.chunks))
+        self._learners = Learners(config, model, model_path=self._model_path)
 
     def train(self, batch: RankBatch) -> list[dict[str, float]]:
         """Run every optimizer step of the plan.
 
-        With `algorithm.old_log_probs = "recompute"` the batch is scored first, under the weights as they are before the
-        first step, and those log-probs take the place of the engine's.
+        What `[algorithm]` asks for is scored first, under the weights as they are before the first step: the policy's
+        own log-probs, the reference's, the teacher's, the critic's values. The first call sets the reference and the
+        critic to the policy as it is then.
 
         Returns:
             One report per step, the same on every rank: `loss`, `tokens` (unmasked), `rollouts`, `clip_fraction`,
-            `approx_kl`, `grad_norm` before clipping, `lr`, and `skipped` (1 if the gradients were not finite).
+            `approx_kl`, `grad_norm` before clipping, `lr`, `skipped` (1 if the gradients were not finite), and what
+            the algorithm adds: `kl`, `entropy`, `correction_weight`, `value_loss` and so on.
 
         Raises:
             PlanMismatchError: ranks hold parts of different plans; nothing has moved.
@@ -115,15 +112,11 @@ class Trainer:
         check_same_plan(batch, self._groups)
         hooks = self._config.hooks
         batch = run_hooks(hooks.before_log_probs, "hooks.before_log_probs", batch)
-        if self._config.algorithm.old_log_probs == "recompute":
-            batch = self._with_own_log_probs(batch)
-        lr = self._config.optimizer.lr
+        batch, figures = self._learners.prepare(batch)
         reports = []
         for step, rollouts in enumerate(batch.schedule.global_batch_sizes):
             batch = run_hooks(hooks.before_train_step, "hooks.before_train_step", batch, step=step)
-            report = self._step(batch, step, lr=lr, objective=self._policy_objective)
-            self._counters = replace(self._counters, rollouts=self._counters.rollouts + rollouts)
-            reports.append({**report, "rollouts": float(rollouts)})
+            reports.append({**self._rl_step(batch, step), **figures, "rollouts": float(rollouts)})
         return reports
 
     def supervised_step(self, batch: RankBatch, *, lr: float) -> dict[str, float]:
@@ -146,7 +139,7 @@ class Trainer:
             One array per sample, in the batch's order, on the last pipeline stage; None elsewhere.
         """
         check_same_plan(batch, self._groups)
-        return score_batch(batch, self._builder, self._chunks, self._groups)
+        return self._scores(batch)
 
     def log_prob_difference(self, batch: RankBatch) -> dict[str, float]:
         """How far the batch's log-probs are from those under the weights as they are (law T2).
@@ -156,7 +149,7 @@ class Trainer:
             tokens of all ranks; the same on every rank.
         """
         check_same_plan(batch, self._groups)
-        return compare_log_probs(score_batch(batch, self._builder, self._chunks, self._groups), batch, self._groups)
+        return compare_log_probs(self._scores(batch), batch, self._groups)
 
     def export(self, directory: str) -> None:
         """Write the model as a Hugging Face directory that is whole once it is there; rank 0 writes, all wait.
@@ -164,12 +157,13 @@ class Trainer:
         Raises:
             OSError: rank 0 could not write, on rank 0; RuntimeError on the others.
         """
-        export_weights(directory, self._architecture, self._chunks, self._groups, like=self._model_path)
+        export_weights(directory, self._architecture, self._policy.model.chunks, self._groups, like=self._model_path)
 
     def save(self, directory: str) -> None:
         """Write a checkpoint: a Hugging Face directory, and each rank's optimizer, random and counter state."""
         self.export(f"{directory}/{WEIGHTS}")
-        save_state(directory, self._optimizer, self._counters, self._groups)
+        self._learners.save(directory)
+        save_state(directory, self._policy.optimizer, self._counters, self._groups)
         dist.barrier()
 
     def load(self, directory: str) -> Restored:
@@ -182,9 +176,10 @@ class Trainer:
             ValueError: no checkpoint is there, or it is of another model.
         """
         with device_scope():
-            load_weights(f"{directory}/{WEIGHTS}", self._architecture, self._chunks, self._groups)
-            self._optimizer.reload_model_params()
-            self._counters, restored = load_state(directory, self._optimizer, self._groups)
+            self._policy.model.load(f"{directory}/{WEIGHTS}")
+            self._policy.optimizer.reload_model_params()
+            self._learners.load(directory)
+            self._counters, restored = load_state(directory, self._policy.optimizer, self._groups)
             return restored
 
     def close(self) -> None:
@@ -197,29 +192,37 @@ class Trainer:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def _rl_step(self, batch: RankBatch, step: int) -> dict[str, float]:
+        """One step of policy and critic, at the rate that the schedule has reached."""
+        config = self._config
+        done = self._counters.rollouts + batch.step_rollouts[step]
+        total = config.train.iterations * config.rollouts_per_iteration
+        factor = learning_rate_factor(config.optimizer, rollouts=done, total=total)
+        report = self._step(batch, step, lr=config.optimizer.lr * factor, objective=self._policy_objective)
+        self._counters = replace(self._counters, rollouts=done)
+        return {**report, **self._learners.step(batch, list(steps_of(batch))[step], factor=factor)}
+
     def _step(
         self, batch: RankBatch, step: int, *, lr: float, objective: Callable[[Scaling], LossFunction]
     ) -> dict[str, float]:
         members = list(steps_of(batch))[step]
-        scaling = Scaling(
-            groups=self._groups,
-            num_microbatches=len(members),
-            calculate_per_token_loss=self._config.train.calculate_per_token_loss,
-        )
-        micro_batches = self._builder.build(batch, members)
-        with device_scope():
-            zero_gradients(self._optimizer, self._chunks)
-            logs = run_micro_batches(self._chunks, self._groups, micro_batches, objective(scaling))
-            moved, norm = apply_gradients(self._optimizer, lr=lr, clip_grad=self._config.optimizer.clip_grad)
-        if not moved:
+        result = update(self._policy, batch, members, config=self._config, lr=lr, objective=objective)
+        if not result.moved:
             self.skipped.append(
                 describe_skipped(
-                    batch, members, logs, self._chunks, self._groups, step=self._counters.steps, grad_norm=norm
+                    batch,
+                    members,
+                    result.logs,
+                    self._policy.model.chunks,
+                    self._groups,
+                    step=self._counters.steps,
+                    grad_norm=result.grad_norm,
                 )
             )
         counters = self._counters
-        self._counters = replace(counters, steps=counters.steps + 1, skipped=counters.skipped + (not moved))
-        return {**reduce_logs(logs, self._groups), "grad_norm": norm, "lr": lr, "skipped": float(not moved)}
+        self._counters = replace(counters, steps=counters.steps + 1, skipped=counters.skipped + (not result.moved))
+        report = reduce_logs(result.logs, self._groups)
+        return {**report, "grad_norm": result.grad_norm, "lr": lr, "skipped": float(not result.moved)}
 
     def _policy_objective(self, scaling: Scaling) -> LossFunction:
         return PolicyObjective(scaling=scaling, section=self._config.algorithm)
@@ -227,6 +230,5 @@ class Trainer:
     def _supervised_objective(self, scaling: Scaling) -> LossFunction:
         return SupervisedObjective(scaling=scaling)
 
-    def _with_own_log_probs(self, batch: RankBatch) -> RankBatch:
-        found = score_batch(batch, self._builder, self._chunks, self._groups)
-        return batch if found is None else replace(batch, old_log_probs=tuple(found))
+    def _scores(self, batch: RankBatch) -> list[npt.NDArray[np.float32]] | None:
+        return score_batch(batch, self._policy.model, ScoringObjective(groups=self._groups))
