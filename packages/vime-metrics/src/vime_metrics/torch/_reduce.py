@@ -42,6 +42,10 @@ def all_reduce(
         SchemaError: on every rank, if kinds or settings of a key differ, a rank passed something that is no metric, or
             `strict` or `nonfinite` refuse; names rank (within the group) and key.
         ReductionError: a rank died or never came; names it. The group cannot be used any more.
+
+    >>> from vime_metrics import Max, Mean
+    >>> all_reduce({"train/loss": Mean(3, 12), "response/longest": Max(9000)})
+    {'response/longest': 9000.0, 'train/loss': 0.25}
     """
     options = Options.of(group_dst=None, strict=strict, nonfinite=nonfinite, replicas=replicas)
     values = _run(step, group, options, timeout_seconds)
@@ -58,7 +62,12 @@ def reduce(
     nonfinite: NonFinite = "keep",
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> dict[str, float] | None:
-    """The same as `all_reduce` on the rank `group_dst`, counted within `group`; None on the others."""
+    """The same as `all_reduce` on the rank `group_dst`, counted within `group`; None on the others.
+
+    >>> from vime_metrics import Count
+    >>> reduce({"samples": Count(8)}, group_dst=0)
+    {'samples': 8.0}
+    """
     options = Options.of(group_dst=group_dst, strict=strict, nonfinite=nonfinite, replicas=replicas)
     return _run(step, group, options, timeout_seconds)
 
