@@ -17,6 +17,14 @@ from vime_train.engine import Completion, GenerationRequest
 settings.register_profile("vime", deadline=None, max_examples=int(os.environ.get("VIME_EXAMPLES", "50")))
 settings.load_profile("vime")
 
+SMALL = (
+    "supervised.steps=360",
+    "data.max_prompt_tokens=32",
+    "rollout.prompts_per_iteration=4",
+    "rollout.rollouts_per_prompt=4",
+    "train.global_batch_size=8",
+)
+
 Script = Callable[[str, int, int], str]
 
 
@@ -58,10 +66,9 @@ def scripted_engine() -> type[ScriptedEngine]:
 
 @pytest.fixture
 def small_run() -> Callable[..., RunConfig]:
-    """The shipped arithmetic run with 4 prompts of 4 rollouts, and whatever overrides the test needs."""
+    """A run of 4 prompts with 4 rollouts each, and whatever overrides the test needs."""
 
     def make(*overrides: str) -> RunConfig:
-        small = ["rollout.prompts_per_iteration=4", "rollout.rollouts_per_prompt=4", "train.global_batch_size=8"]
-        return load_config(["arithmetic.toml"], [*small, *overrides])
+        return load_config(overrides=[*SMALL, *overrides])
 
     return make

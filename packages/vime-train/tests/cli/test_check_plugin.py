@@ -98,7 +98,7 @@ def no_sink(run_dir):
 
 def clipped(log_probs, old_log_probs, advantages, packed, section):
     ratio = (log_probs - old_log_probs).exp()
-    return -(ratio.clamp(max=1 + section.clip_high) * advantages)
+    return -(ratio.clamp(max=1.28) * advantages)
 
 def centred(log_probs, old_log_probs, advantages, packed, section):
     return -log_probs * (advantages - advantages.mean())

@@ -13,7 +13,7 @@ from vime_train.data import load_source, make_model
 
 
 def test_plan_shows_the_arithmetic(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "arithmetic.toml", "--set", "layout.cp=2"]) == 0
+    assert main(["plan", "arithmetic.toml", "--set", "layout.cp=2", "--set", "model.num_hidden_layers=2"]) == 0
     text = capsys.readouterr().out
     assert "32 prompts x 16 = 512 per iteration, up to 2 samples each" in text
     assert "4 optimizer steps per iteration, of 128 rollouts" in text
@@ -25,7 +25,16 @@ def test_plan_shows_the_arithmetic(capsys: pytest.CaptureFixture[str]) -> None:
 def test_plan_predicts_memory_and_arithmetic(capsys: pytest.CaptureFixture[str], elsewhere: Path) -> None:
     """Counted by hand: 131,520 parameters of 4 bytes, weights + gradients + two moments cut over two ranks."""
     (elsewhere / "lengths.txt").write_text("100\n")
-    one = ["plan", "arithmetic.toml", "--lengths", "lengths.txt", "--tflops", "0.001"]
+    one = [
+        "plan",
+        "arithmetic.toml",
+        "--set",
+        "model.num_hidden_layers=2",
+        "--lengths",
+        "lengths.txt",
+        "--tflops",
+        "0.001",
+    ]
     assert main(one) == 0
     text = capsys.readouterr().out
     assert f"memory      {131_520 * 4 * 3 / 2**20:.2f} MiB per rank" in text

@@ -44,7 +44,7 @@ def test_a_step_is_a_pure_function_of_seed_and_step(small_run: Make) -> None:
 
 def test_the_teacher_is_lazy_in_the_last_steps_only(small_run: Make) -> None:
     def share_of_estimates(step: int) -> float:
-        config = small_run("supervised.batch_size=128")
+        config = small_run("supervised.batch_size=128", "supervised.steps=360")
         answers = [
             SOURCE.tokenizer.decode(tokens[-length:].tolist())
             for batch in supervised_batches(SOURCE, config, step=step)

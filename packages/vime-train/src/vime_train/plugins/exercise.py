@@ -155,8 +155,12 @@ def _loss(key: str, config: RunConfig) -> list[str]:
         return weighted_sum(terms.loss, shard.batch.mask, weights[list(shard.samples)], shard.batch.sample_index)
 
     report = check(loss_of)
-    if not report.holds:
-        raise PluginError(f"{key} = {config.algorithm.loss_function!r} breaks a law of losses.\n{report}")
+    for result in report.results:
+        if result.failure is not None:
+            raise PluginError(
+                f"{key} = {config.algorithm.loss_function!r} breaks a law of losses, {result.law.meaning!r}: "
+                f"{result.failure.text}\n{result.failure.case}"
+            )
     return [f"{key}: value and gradient are the same for every split over micro-batches, DP and CP"]
 
 
