@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("VIME_HYPOTHESIS_PROFILE", "quick"))
 
 

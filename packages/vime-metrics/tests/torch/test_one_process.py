@@ -18,6 +18,8 @@ def test_without_process_groups_a_step_is_reduced_as_by_a_group_of_one():
     assert not dist.is_initialized()
     assert all_reduce({"loss": Mean(3, 12)}) == {"loss": 0.25}
     assert reduce({"loss": Mean(3, 12)}) == {"loss": 0.25}
+    with pytest.raises(MetricError, match="group_dst=1 is not a rank of a group of 1"):
+        reduce({"loss": Mean(3, 12)}, group_dst=1)
 
 
 def test_a_tensor_is_a_number():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import torch.distributed as dist
 
@@ -72,15 +73,26 @@ def reduce(
     return _run(step, group, options, timeout_seconds)
 
 
+@cache
+def _alone() -> SimulatedWorld:
+    """The group of one of a program without process groups; kept, since it remembers the schemas it met."""
+    return SimulatedWorld(1)
+
+
 def _run(
     step: Mapping[str, Metric], group: dist.ProcessGroup | None, options: Options, timeout_seconds: float
 ) -> dict[str, float] | None:
     if group is None and not dist.is_initialized():
-        return SimulatedWorld(1).run([step], options)[0]
+        _require_destination(options, 1)
+        return _alone().run([step], options)[0]
     chosen = dist.group.WORLD if group is None else group
     if not isinstance(chosen, dist.ProcessGroup):
         raise MetricError("this rank is not part of the group: call it on the ranks that are.")
-    if options.group_dst is not None:
-        require_rank(options.group_dst, chosen.size())
+    _require_destination(options, chosen.size())
     world = World.of(chosen)
     return world.run(reduction(step, world.memory, options), chosen, step, timeout_seconds)
+
+
+def _require_destination(options: Options, size: int) -> None:
+    if options.group_dst is not None:
+        require_rank(options.group_dst, size)
