@@ -1,0 +1,31 @@
+"""Every example in a docstring of the rooms that need no vendor runs and says what it says."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import vime_train
+
+ROOMS = ("config", "data", "rollout", "plugins", "report", "state", "phases")
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(vime_train.__path__, "vime_train.")
+    if module.name.split(".")[1] in ROOMS
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_run(name: str) -> None:
+    module = importlib.import_module(name)
+    found = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL)
+    assert found.failed == 0
+
+
+def test_there_are_examples() -> None:
+    finder = doctest.DocTestFinder()
+    examples = sum(len(one.examples) for name in MODULES for one in finder.find(importlib.import_module(name)))
+    assert examples >= 15
