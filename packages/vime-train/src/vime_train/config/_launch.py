@@ -1,8 +1,8 @@
 """Everything that is checked before Ray or torch start.
 
 Always true of a configuration that passes: the model divides by the layout, the machine has the room, the batch
-arithmetic works for every length that can arise, native fields exist and fit, import paths lead to functions that can
-be called, and the packages are installed.
+arithmetic works for every length that can arise, the algorithm's options fit together and are read, native fields
+exist and fit, import paths lead to functions that can be called, and the packages are installed.
 All problems are told at once, each with its numbers and its remedy.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from vime_train.config._algorithm_checks import algorithm_problems
 from vime_train.config._batch_checks import batch_problems
 from vime_train.config._engine_checks import engine_problems
 from vime_train.config._errors import ConfigError
@@ -19,6 +20,7 @@ from vime_train.config._machine import NEEDED_MODULES, Machine
 from vime_train.config._native import native_problems
 from vime_train.config._plugin_checks import plugin_problems
 from vime_train.config._shape import ModelShape
+from vime_train.config._unread_options import unread_options
 
 if TYPE_CHECKING:
     from vime_train.config._run_config import RunConfig
@@ -31,6 +33,8 @@ def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -
         *layout_problems(config, shape, machine),
         *batch_problems(config, shape),
         *engine_problems(config, shape),
+        *algorithm_problems(config, shape),
+        *unread_options(config),
         *native_problems(config),
         *plugin_problems(config),
         *_rewards(config),

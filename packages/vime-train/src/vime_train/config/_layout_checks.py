@@ -18,10 +18,15 @@ ENGINE_GIB = 2.3
 
 def layout_problems(config: RunConfig, shape: ModelShape, machine: Machine) -> Iterator[str]:
     """One sentence per way in which the layout cannot work."""
-    yield from _tensor_parallel(config, shape)
-    yield from _pipeline(config, shape)
+    yield from model_problems(config, shape)
     if config.cluster.address == "local":
         yield from _room_on_gpus(config, machine) if config.on_gpus else _room_on_cpu(config, machine)
+
+
+def model_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
+    """One sentence per way in which a model cannot be cut by the layout."""
+    yield from _tensor_parallel(config, shape)
+    yield from _pipeline(config, shape)
 
 
 def _tensor_parallel(config: RunConfig, shape: ModelShape) -> Iterator[str]:
