@@ -10,6 +10,7 @@
 - `engine`    the only room that imports vLLM
 - `megatron`  the only room that imports Megatron-core
 - `cluster`   the only room that imports Ray
+- `phases`    the parts of an iteration that are more than a line: supervised steps, weight sync and its check
 - `state`     run directories and checkpoints
 - `report`    progress, tables, pictures, pages
 - `cli`       the command line
