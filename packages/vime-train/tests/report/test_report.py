@@ -206,6 +206,14 @@ def test_a_run_that_was_stopped_early_still_has_a_report(finished: Path) -> None
     assert report.summary.iterations == 0
 
 
+def test_a_plan_that_cannot_be_drawn_does_not_cost_the_report(finished: Path) -> None:
+    (finished / "plan.json").write_text('{"format": "of long ago"}')
+    report = write_report(finished)
+    assert [file.name for file in report.files] == ["curves.png", "report.html"]
+    assert len(report.problems) == 1
+    assert "plan.html was not written: vime-schedule: error:" in report.problems[0]
+
+
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=200))
 def test_a_histogram_counts_every_length_once(lengths: list[int]) -> None:
     counts = [int(count) for count in re.findall(r"tokens: (\d+)<", histogram(lengths))]

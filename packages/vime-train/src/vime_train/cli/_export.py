@@ -5,7 +5,6 @@ Always true: the output is whole or absent.
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 def export(arguments: argparse.Namespace) -> int:
     """Copy the Hugging Face directory of a checkpoint."""
-    from vime_train.state import Checkpoints
+    from vime_train.state import Checkpoints, whole_directory
 
     output = Path(arguments.output)
     if output.exists():
@@ -29,9 +28,7 @@ def export(arguments: argparse.Namespace) -> int:
     iteration = max(found) if arguments.iteration is None else arguments.iteration
     if iteration not in found:
         raise ConfigError(f"there is no checkpoint of iteration {iteration}: there are {', '.join(map(str, found))}.")
-    aside = output.with_name(f".{output.name}.writing")
-    shutil.rmtree(aside, ignore_errors=True)
-    shutil.copytree(found[iteration].trainer_path / "weights", aside)
-    os.replace(aside, output)
+    with whole_directory(output) as aside:
+        shutil.copytree(found[iteration].trainer_path / "weights", aside, dirs_exist_ok=True)
     print(f"{output}: the weights after iteration {iteration}")
     return 0

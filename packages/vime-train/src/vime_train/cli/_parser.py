@@ -16,7 +16,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="vime-train", description="Train language models by reinforcement learning.", epilog=_EPILOG
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for add in (_run, _resume, _plan, _eval, _export, _report, _doctor, _check_plugin):
+    for add in (_run, _resume, _plan, _eval, _export, _convert, _report, _doctor, _check_plugin):
         add(commands)
     return parser.parse_args(argv)
 
@@ -77,6 +77,12 @@ def _export(commands: Any) -> None:
     parser.add_argument("run_dir", help="the directory of the run")
     parser.add_argument("output", help="a directory that does not exist yet")
     parser.add_argument("--iteration", type=int, help="default: the newest checkpoint")
+
+
+def _convert(commands: Any) -> None:
+    parser = _command(commands, "convert", "make a model that can be trained and served from a GGUF file or a tied one")
+    parser.add_argument("source", help="a GGUF file, package:file of an installed package, or a Hugging Face directory")
+    parser.add_argument("output", help="a directory that does not exist yet")
 
 
 def _report(commands: Any) -> None:

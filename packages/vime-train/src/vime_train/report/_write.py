@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from vime_train._errors import RunError
 from vime_train.report._curves import write_curves
 from vime_train.report._page import run_page
 from vime_train.report._records import read_records
@@ -21,11 +22,16 @@ from vime_train.report._table import table_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """The summary of a run and the files about it that were written."""
+    """The summary of a run, the files about it that were written, and why one was not."""
 
     title: str
     summary: Summary
     files: tuple[Path, ...]
+    problems: tuple[str, ...]
+
+
+class ReportError(RunError):
+    """A page that could not be written."""
 
 
 def write_report(run_dir: str | Path) -> RunReport:
@@ -37,7 +43,7 @@ def write_report(run_dir: str | Path) -> RunReport:
     curves, page = root / "curves.png", root / "report.html"
     split, limit = config["evaluation"]["split"].replace("_", " "), config["engine"]["max_log_prob_difference"]
     write_curves(records, curves, title=config["name"], split=split, limit=limit)
-    plan = _write_plan(root)
+    plan, problems = _write_plan(root)
     samples = root / SAMPLES
     page.write_text(
         run_page(
@@ -50,18 +56,28 @@ def write_report(run_dir: str | Path) -> RunReport:
         encoding="utf-8",
     )
     files = (curves, page) if plan is None else (curves, plan, page)
-    return RunReport(title=config["name"], summary=summary, files=files)
+    return RunReport(title=config["name"], summary=summary, files=files, problems=problems)
 
 
 def write_plan_page(plan_json: str, page: Path) -> None:
-    """Write the page of a plan, drawn by the command line of vime-schedule."""
+    """Write the page of a plan, drawn by the command line of vime-schedule.
+
+    Raises:
+        ReportError: if it is not a plan that the installed vime-schedule reads.
+    """
     command = [sys.executable, "-m", "vime_schedule", "report", "-", "--html", str(page)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60, input=plan_json, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, timeout=60, input=plan_json, text=True)
+    if done.returncode:
+        raise ReportError(f"{page} was not written: {done.stderr.strip()}")
 
 
-def _write_plan(root: Path) -> Path | None:
+def _write_plan(root: Path) -> tuple[Path | None, tuple[str, ...]]:
+    """The page of the last plan, or why there is none."""
     if not (root / PLAN).exists():
-        return None
+        return None, ()
     page = root / "plan.html"
-    write_plan_page((root / PLAN).read_text(encoding="utf-8"), page)
-    return page
+    try:
+        write_plan_page((root / PLAN).read_text(encoding="utf-8"), page)
+    except ReportError as error:
+        return None, (str(error),)
+    return page, ()
