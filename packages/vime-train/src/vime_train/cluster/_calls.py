@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 _GRACE_SECONDS = 3.0
 """How long to look for the death behind a first failure; Ray notices one within a second."""
+_ANSWER_SECONDS = 60.0
+"""How long an actor may take to tell its process id, between two calls."""
 _DIED = "died: its process is gone, killed from outside (out of memory?) or crashed. Ray says: {reason}"
 
 
@@ -49,7 +51,7 @@ class Handle:
         """The actor's process."""
         import ray
 
-        return int(ray.get(self.actor.process_id.remote(), timeout=_GRACE_SECONDS))
+        return int(ray.get(self.actor.process_id.remote(), timeout=_ANSWER_SECONDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ def wait(calls: Sequence[Call], *, timeout_seconds: float, setting: str) -> list
             raise _late([by_ref[ref] for ref in waiting], timeout_seconds, setting)
         if _failure(by_ref[ready[0]]) is not None:
             raise _root_cause(calls, ready[0], waiting)
-    return [ray.get(one.ref, timeout=_GRACE_SECONDS) for one in calls]
+    return [ray.get(one.ref, timeout=max(_GRACE_SECONDS, deadline - time.monotonic())) for one in calls]
 
 
 def raise_if_failed(calls: Sequence[Call]) -> None:
