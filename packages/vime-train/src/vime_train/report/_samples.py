@@ -34,9 +34,10 @@ def write_last_iteration(
 
 
 def _spread(rollouts: Sequence[Rollout]) -> list[Rollout]:
-    """Up to `MAX_ROLLOUTS`, evenly over the batch, so that every kind of prompt has a chance."""
-    step = max(1, len(rollouts) // MAX_ROLLOUTS)
-    return list(rollouts[::step][:MAX_ROLLOUTS])
+    """Up to `MAX_ROLLOUTS`, evenly from the lowest reward to the highest, so that every kind of answer is shown."""
+    ranked = sorted(rollouts, key=lambda rollout: rollout.reward)
+    count = min(MAX_ROLLOUTS, len(ranked))
+    return [ranked[place * (len(ranked) - 1) // max(1, count - 1)] for place in range(count)]
 
 
 def _rollout(rollout: Rollout, source: DataSource) -> dict[str, object]:
