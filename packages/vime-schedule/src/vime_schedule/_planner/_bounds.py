@@ -15,8 +15,8 @@ from operator import gt, neg, truediv
 
 from vime_schedule._planner._items import Items
 
-COARSE = 12  # prices tried first, evenly
-FINE = 5  # halvings of the step around the best of them
+COARSE = 8  # prices tried first, evenly
+FINE = 4  # halvings of the step around the best of them
 
 
 def step_bound(classes: Sequence[Items], dp: int, num_rows: int) -> float:

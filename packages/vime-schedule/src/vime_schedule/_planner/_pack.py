@@ -27,8 +27,7 @@ Fill: TypeAlias = Callable[[Items, Sequence[int], int, int, int], Grid | None]
 
 CLOSE = 0.002  # a packing this near to its bound ends the search
 POOR = 0.005  # one this far is worth first-fit decreasing as well
-FEW = 4  # numbers of peeled rows tried one after the other before it is halved
-LARGE = 32768  # items above which searches are shorter
+LARGE = 8192  # items above which searches are shorter
 INSIDE = 3  # rows peeled below the top
 
 
@@ -74,10 +73,10 @@ def _best_peeling(
 ) -> _Packing | None:
     """Keep all peeled rows or fewer, as long as that gets better; None if nothing fits."""
     most = len(peeled)
-    keeps = [*range(most, max(-1, most - FEW), -1), most // 2, most // 4, 0] if len(items) <= LARGE else [most, 0]
+    keeps = [most, most - 1, most - 2, most - 3, most // 2, most // 4, 0]
     best: _Packing | None = None
-    for keep in dict.fromkeys(keeps):
-        packing = _fill_rest(items, peeled[:keep], dp, num_rows, capacity, fill)
+    for keep in dict.fromkeys(keeps if len(items) <= LARGE else [most, 0]):
+        packing = _fill_rest(items, peeled[:keep], dp, num_rows, capacity, fill) if keep >= 0 else None
         if packing is None:
             continue
         if best is not None and packing.lockstep >= best.lockstep:
