@@ -36,7 +36,8 @@ class Critic:
         self._config = config
         model = RankModel.build(policy.with_value_head(), policy.groups, config, trained=True)
         model.take(policy)
-        self._trained = Trained(model=model, optimizer=build_optimizer(config, model.chunks))
+        with device_scope():
+            self._trained = Trained(model=model, optimizer=build_optimizer(config, model.chunks))
 
     def values(self, batch: RankBatch) -> tuple[npt.NDArray[np.float32], ...] | None:
         """The value before every response token, 0 where masked; None off the last pipeline stage."""

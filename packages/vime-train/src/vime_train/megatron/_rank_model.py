@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from vime_train.megatron._cpu import device_scope
 from vime_train.megatron._hf_weights import load_weights, local_parameters
 from vime_train.megatron._micro_batch import MicroBatchBuilder
 from vime_train.megatron._model import ModelChunks, build_model
@@ -30,7 +31,8 @@ class RankModel:
     @classmethod
     def build(cls, architecture: Architecture, groups: Groups, config: RunConfig, *, trained: bool) -> RankModel:
         """The model with weights that are not yet set; a frozen one has no gradients."""
-        chunks = build_model(architecture, groups, config, trained=trained)
+        with device_scope():
+            chunks = build_model(architecture, groups, config, trained=trained)
         rotates = not chunks.uses_transformer_engine
         builder = MicroBatchBuilder(
             groups=groups,
