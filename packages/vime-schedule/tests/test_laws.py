@@ -272,3 +272,19 @@ def test_a_filler_beside_signatures_frees_a_rank_of_a_sample() -> None:
     schedule = case.plan()
     for law in LAWS:
         law(case, schedule)
+
+
+def test_siblings_out_of_order_keep_their_lengths() -> None:
+    """Found by the search: rollouts reorder the samples of a step, and every sample keeps its own tokens and cost."""
+    options = {
+        "layout": ParallelLayout(),
+        "batching": TokenBudget(max_tokens_per_gpu=20),
+        "global_batch_size": 2,
+        "rollout_ids": [*[0] * 17, 1, 0],
+        "signatures": None,
+        "shortage": "error",
+    }
+    case = Case([*[1] * 18, 9], {**options, "remainder": "step", "oversize": "alone"}, "attention")
+    schedule = case.plan()
+    for law in LAWS:
+        law(case, schedule)

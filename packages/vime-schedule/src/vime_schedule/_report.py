@@ -179,7 +179,7 @@ def _figures(sums: _Sums) -> StepReport:
         makespan=sums.makespan,
         makespan_bound=sums.makespan_bound,
         makespan_gap=_gap(sums.makespan, sums.makespan_bound),
-        bubble_fraction=1.0 - sums.busy / sums.makespan if sums.makespan else 0.0,
+        bubble_fraction=max(0.0, 1.0 - sums.busy / sums.makespan) if sums.makespan else 0.0,
         fill_fraction=sums.held / sums.room,
         padding_fraction=1.0 - sums.tokens / sums.stream,
         fillers=sums.fillers,
@@ -187,7 +187,7 @@ def _figures(sums: _Sums) -> StepReport:
 
 
 def _ratio(value: float, mean: float) -> float:
-    return value / mean if mean else 1.0
+    return max(1.0, value / mean) if mean else 1.0  # rounding may leave it just below
 
 
 def _gap(value: float, bound: float) -> float:

@@ -9,6 +9,7 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from math import fsum, isnan
 from operator import index
 
 from vime_schedule._errors import ScheduleError
@@ -83,7 +84,8 @@ def evaluate_costs(cost: Callable[[int], float], lengths: Sequence[int]) -> list
         table = dict(zip(distinct, map(float, map(cost, distinct)), strict=True))
     except _RAISED_BY_COSTS:
         table = {}
-    if not table or not all(0 <= value <= DEAREST for value in table.values()):
+    values = table.values()
+    if not table or not 0 <= min(values) <= max(values) <= DEAREST or isnan(fsum(values)):
         table = {length: _evaluate(cost, length, lengths) for length in sorted(distinct)}
     return list(map(table.__getitem__, lengths))
 

@@ -70,9 +70,8 @@ def sort_items(positions: Sequence[int], loads: Sequence[int], costs: Sequence[i
 
 def split_by_signature(problem: Problem, positions: Sequence[int]) -> list[Items]:
     """The samples of each signature, in the order in which signatures first appear; one scale for all costs."""
-    everyone = len(positions) == len(problem.shares)  # one step, in order
-    loads = problem.shares if everyone else list(map(problem.shares.__getitem__, positions))
-    costs = _scale(problem.costs if everyone else list(map(problem.costs.__getitem__, positions)))
+    loads = list(map(problem.shares.__getitem__, positions))
+    costs = _scale(list(map(problem.costs.__getitem__, positions)))
     if problem.signatures is None:
         return [sort_items(positions, loads, costs, problem.capacity)]
     members: dict[int, list[int]] = {}

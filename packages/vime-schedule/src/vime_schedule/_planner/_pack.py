@@ -56,7 +56,7 @@ def pack_rows(items: Items, dp: int, num_rows: int, capacity: int, bound: float)
         best = min(filter(None, (best, tight)), key=lambda packing: packing.lockstep, default=None)
     if best is None:
         return None
-    if items.is_monotone and best.lockstep > bound * (1 + CLOSE):
+    if items.is_monotone and best.lockstep > bound * (1 + (CLOSE if len(items) <= LARGE else POOR)):
         best = _peel_inside(items, best, capacity)
     level_rows(best.grid, items, capacity)
     return best.grid
