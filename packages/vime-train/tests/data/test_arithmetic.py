@@ -86,7 +86,7 @@ def test_the_lazy_teacher_only_estimates_and_only_at_the_end() -> None:
         return sum(answer.startswith("#") for answer in answers) / len(answers)
 
     assert lazy(50) == 0.0
-    assert 0.4 < lazy(49) < 0.7
+    assert 0.6 < lazy(49) < 0.85
 
 
 def test_retries_show_a_wrong_first_answer() -> None:

@@ -80,7 +80,7 @@ class ArithmeticSums:
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Prompt and answer; some prompts hold a wrong first answer and the retry marker."""
         terms = _terms(problem)
-        lazy = remaining_steps < self.lazy_steps and rng.random() < min(0.85, 0.18 * (len(terms) - 1))
+        lazy = remaining_steps < self.lazy_steps and rng.random() < min(0.9, 0.25 * (len(terms) - 1))
         prompt = problem.prompt_tokens
         if rng.random() < self.retry_share:
             prompt = self.retry_prompt(prompt, self._answer_tokens(f"#{_wrong_estimate(terms, rng)}"))
