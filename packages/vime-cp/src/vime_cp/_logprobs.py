@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int, Num
     from torch import Tensor
 
-# Two fp32 buffers over bf16 logits take 2 * 2 / 32 = an eighth of the logits' memory; the law leaves a quarter.
-_CHUNKS_AT_LEAST = 32
+# Two fp32 buffers, and as much again where a kernel casts, are 4 * 2 / 64 = an eighth of bf16 logits; the law leaves a
+# quarter.
+_CHUNKS_AT_LEAST = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
