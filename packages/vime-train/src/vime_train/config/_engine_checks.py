@@ -19,8 +19,7 @@ def engine_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
     if shape.tied_head:
         yield (
             f"{shape.origin} ties its LM head to the embedding (tie_word_embeddings): vLLM's CPU build serves a stale "
-            "head after the first weight update. Untie it first: copy the embedding to lm_head.weight and set "
-            "tie_word_embeddings to false."
+            "head after the first weight update. Untie it first, with `vime-train convert`."
         )
     if shape.head_dim < CPU_MIN_HEAD_DIM:
         yield (

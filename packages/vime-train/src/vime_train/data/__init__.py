@@ -1,6 +1,7 @@
 """Where problems come from: data sources, tokenizers, and the small model that the program can make itself."""
 
 from vime_train.data._char_tokenizer import CharTokenizer
+from vime_train.data._convert import convert_model
 from vime_train.data._errors import DataError
 from vime_train.data._hf_model import hf_config, make_model, weight_shapes
 from vime_train.data._hf_tokenizer import HfTokenizer
@@ -13,6 +14,7 @@ __all__ = [
     "DataSource",
     "HfTokenizer",
     "Tokenizer",
+    "convert_model",
     "hf_config",
     "load_source",
     "make_model",
