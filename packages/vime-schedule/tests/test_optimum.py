@@ -10,7 +10,7 @@ import pytest
 
 from vime_schedule import ParallelLayout, PolynomialCost, Schedule, ScheduleError, TokenBudget, build_dp_schedule
 
-INSTANCES = int(os.environ.get("VIME_OPTIMUM_INSTANCES", "150"))
+INSTANCES = int(os.environ.get("VIME_OPTIMUM_INSTANCES", "60"))
 COST = PolynomialCost(0.0, 3000.0, 1.0)
 
 

@@ -16,6 +16,7 @@ from vime_schedule._planner._count import Count, check_enough, make_legal
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._items import Items
 from vime_schedule._planner._pack import pack_rows
+from vime_schedule._planner._peel import count_first_fit
 from vime_schedule._planner._problem import Problem
 
 
@@ -36,7 +37,7 @@ def pack_legally(problem: Problem, step: int, classes: Sequence[Items], count: C
         for number, items in enumerate(classes):
             packed = pack_class(problem, items, rows[number])
             if packed is None:
-                count = _one_more(problem, count, rows, number)
+                count = _one_more(problem, count, rows, number, items)
                 break
             packings.append(packed)
         else:
@@ -68,9 +69,10 @@ def class_capacity(problem: Problem, items: Items, num_rows: int) -> int:
     return problem.capacity
 
 
-def _one_more(problem: Problem, count: Count, rows: list[int], number: int) -> Count:
+def _one_more(problem: Problem, count: Count, rows: list[int], number: int, items: Items) -> Count:
+    """The count that first-fit decreasing needs for the signature that did not fit."""
     more = [*rows]
-    more[number] += 1
+    more[number] = max(rows[number] + 1, -(-count_first_fit(items, problem.capacity) // problem.layout.dp))
     why = f"no packing into {rows[number]} micro-batches per rank was found within the budget"
     return make_legal(count.because("packing", why, rows=more, total=sum(more)), problem.layout)
 

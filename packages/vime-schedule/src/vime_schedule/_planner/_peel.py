@@ -107,6 +107,17 @@ def peel_row_at(
     return row
 
 
+def count_first_fit(items: Items, capacity: int) -> int:
+    """The bins that first-fit decreasing takes."""
+    order = sorted(range(len(items)), key=items.loads.__getitem__, reverse=True)
+    free = FreeItems([items.loads[item] for item in order], [items.costs[item] for item in order])
+    unlimited, bins = free.cost, 0
+    while free.count:
+        free.take_bin(capacity, unlimited, 0)
+        bins += 1
+    return bins
+
+
 def first_fit_decreasing(items: Items, chosen: Sequence[int], dp: int, num_rows: int, capacity: int) -> Grid | None:
     """Fill one bin after another with the longest of the `chosen` items that fit; None if the rows are too few.
 
