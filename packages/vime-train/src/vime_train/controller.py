@@ -24,7 +24,7 @@ from vime_train.data import load_source, make_model
 from vime_train.phases import DivergenceGuard, Timer, WeightSync, train_supervised
 from vime_train.report import MetricsLog, PlainProgress, open_sinks, write_last_iteration
 from vime_train.rollout import Collector, EvaluationSets, assemble, evaluate, warm_up
-from vime_train.state import RunDirectory, whole_directory
+from vime_train.state import BUFFER, RunDirectory, whole_directory
 
 if TYPE_CHECKING:
     from vime_metrics import Metric
@@ -175,6 +175,7 @@ class _Loop:
         self._progress.say(f"resuming after iteration {checkpoint.iteration}")
         self._trainers.load(checkpoint.trainer_path)
         self._collector.restore(checkpoint.data)
+        self._collector.load_buffer(checkpoint.buffer_path)
         self._iteration = checkpoint.iteration
         self._optimizer_steps = checkpoint.optimizer_steps
         self._engines.ready()
@@ -246,6 +247,7 @@ class _Loop:
         writing = self._directory.checkpoints.write(iteration=self._iteration, data=self._collector.state(), **record)
         with writing as path:
             self._trainers.save(path)
+            self._collector.save_buffer(path.with_name(BUFFER))
 
     @contextmanager
     def _nothing_lost(self, before: dict[str, int]) -> Iterator[None]:

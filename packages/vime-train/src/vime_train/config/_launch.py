@@ -18,6 +18,7 @@ from vime_train.config._errors import ConfigError
 from vime_train.config._layout_checks import layout_problems
 from vime_train.config._machine import NEEDED_MODULES, Machine
 from vime_train.config._native import native_problems
+from vime_train.config._partial_checks import partial_problems
 from vime_train.config._plugin_checks import plugin_problems
 from vime_train.config._shape import ModelShape
 from vime_train.config._unread_options import unread_options
@@ -32,6 +33,7 @@ def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -
         *(f"the module {name!r} is not installed: {NEEDED_MODULES[name]}." for name in machine.missing_modules),
         *layout_problems(config, shape, machine),
         *batch_problems(config, shape),
+        *partial_problems(config.rollout),
         *engine_problems(config, shape),
         *algorithm_problems(config, shape),
         *unread_options(config),

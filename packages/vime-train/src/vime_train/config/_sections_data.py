@@ -38,10 +38,16 @@ class RolloutSection(Section):
     training sample and all answers of a rollout share its id and its reward. The score of attempt k counts
     `retry_reward ** (k - 1)`. `max_retry_tokens` bounds what a retry adds to the conversation besides the answer.
 
-    `group_filter` accepts or rejects a whole group of rollouts; up to `max_draws` times `prompts_per_iteration` prompts
-    are drawn until enough groups are accepted. `drop_zero_variance` leaves groups without variance out of the batch,
-    with the weights of the rest scaled as if they were in it. `sample_filter` takes an iteration's rollouts and returns
-    those to train on. Functions are import paths, `package.module:name`.
+    `group_filter` accepts or rejects a whole group of rollouts; up to `max_draws` times `over_sampling_prompts` prompts
+    (unset: `prompts_per_iteration`) are drawn until enough groups are accepted. `drop_zero_variance` leaves groups
+    without variance out of the batch, with the weights of the rest scaled as if they were in it. `sample_filter` takes an
+    iteration's rollouts and returns those to train on. Functions are import paths, `package.module:name`.
+
+    With `partial_rollout` the groups that an iteration has no use for are kept for the next, in a buffer: finished ones
+    beyond `prompts_per_iteration`, and unfinished ones. An answer ends an iteration unfinished after
+    `max_new_tokens_per_iteration` tokens, and goes on in the next, up to `max_new_tokens` in all. Groups in the buffer
+    count as drawn. `mask_off_policy` trains on the tokens of an iteration's own weights only; without it each token is
+    trained on against the log-prob of the weights that sampled it.
 
     Rewards come from one of `group_reward`, `reward`, the server at `reward_url` (asked `reward_attempts` times, for
     `reward_concurrency` problems at once), or else from the data source's own score.
@@ -66,4 +72,8 @@ class RolloutSection(Section):
     group_filter: str | None = None
     sample_filter: str | None = None
     max_draws: Positive = 1
+    over_sampling_prompts: Positive | None = None
+    partial_rollout: bool = False
+    max_new_tokens_per_iteration: Positive | None = None
+    mask_off_policy: bool = False
     drop_zero_variance: bool = True

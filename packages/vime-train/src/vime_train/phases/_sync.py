@@ -4,7 +4,8 @@ Always true:
 
 - after every sync the log-probs of sampled tokens are computed again by the trainers, and the run stops if one of them
   differs by more than `engine.max_log_prob_difference`: stale or half-loaded weights are an error, not an odd curve;
-- a sample that was sampled under another weight version than the trainers hold is an error too.
+- a token that was sampled under another weight version than the trainers hold is an error too; with
+  `rollout.partial_rollout` older ones are left out of the comparison, since the trainers' weights have moved on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vime_train._errors import RunError
-from vime_train.rollout import forward_batches
+from vime_train.rollout import forward_batches, only_version
 
 if TYPE_CHECKING:
     from vime_train.cluster import Cluster, EnginePool, TrainerGroup
@@ -49,15 +50,14 @@ class WeightSync:
     def check(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Compare both sides on what was sampled since the last sync; the max and mean difference of log-probs.
 
+        Nothing is compared where nothing was sampled since then: every group came from the buffer.
+
         Raises:
             WeightSyncError: naming the sync, the difference, and what to look at.
         """
-        versions = sorted({sample.weight_version for sample in samples})
-        if versions != [self.version]:
-            raise WeightSyncError(
-                f"sync {self.version}: samples carry weight versions {versions}, the trainers hold {self.version}: "
-                "the rollout function must generate with the engine it is given, and not keep answers for later."
-            )
+        samples = self._of_this_version(samples)
+        if not samples:
+            return {}
         batches = forward_batches(samples, self._config)
         difference = self._trainers.log_prob_difference(batches, doing=f"check the log-probs after sync {self.version}")
         largest, limit = difference["max"], self._config.engine.max_log_prob_difference
@@ -69,3 +69,15 @@ class WeightSync:
                 "A value above 0.1 is the first; just above the limit is the second (dtype, attention kernel)."
             )
         return {"check/max_log_prob_difference": largest, "check/mean_log_prob_difference": difference["mean"]}
+
+    def _of_this_version(self, samples: Sequence[Sample]) -> list[Sample]:
+        """The samples with tokens of the weights that the trainers hold, and all other tokens masked."""
+        versions = sorted({version for sample in samples for version in sample.token_versions})
+        partial = self._config.rollout.partial_rollout
+        if any(version > self.version for version in versions) or (versions != [self.version] and not partial):
+            raise WeightSyncError(
+                f"sync {self.version}: samples carry weight versions {versions}, the trainers hold {self.version}: "
+                "the rollout function must generate with the engine it is given, and not keep answers for later."
+            )
+        masked = [only_version(sample, self.version) for sample in samples]
+        return [sample for sample in masked if any(sample.loss_mask)]

@@ -3,6 +3,7 @@
 from vime_train.rollout._advantages import batch_advantages
 from vime_train.rollout._assemble import IterationBatch, assemble, warm_up
 from vime_train.rollout._batch import RankBatch
+from vime_train.rollout._buffer import GroupBuffer
 from vime_train.rollout._check import RolloutError, check_rollouts
 from vime_train.rollout._collect import Collected, Collector
 from vime_train.rollout._context import RolloutContext
@@ -11,6 +12,7 @@ from vime_train.rollout._evaluate import Evaluation, evaluate
 from vime_train.rollout._evaluation_sets import EvaluationSets
 from vime_train.rollout._forward import forward_batches
 from vime_train.rollout._groups import by_group, reward_varies, split_zero_variance
+from vime_train.rollout._off_policy import mask_off_policy, only_version
 from vime_train.rollout._plan import parallel_layout, plan, plan_lengths, step_sizes
 from vime_train.rollout._rewards import Answer, GroupReward, RewardError, load_reward
 from vime_train.rollout._samples import Problem, Rollout, Sample, Status
@@ -25,6 +27,7 @@ __all__ = [
     "DumpError",
     "Evaluation",
     "EvaluationSets",
+    "GroupBuffer",
     "GroupReward",
     "IterationBatch",
     "Problem",
@@ -45,6 +48,8 @@ __all__ = [
     "generate_rollouts",
     "load_reward",
     "load_rollouts",
+    "mask_off_policy",
+    "only_version",
     "parallel_layout",
     "plan",
     "plan_lengths",

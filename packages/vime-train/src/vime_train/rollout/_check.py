@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from vime_train._errors import RunError
 from vime_train.rollout._samples import Problem, Rollout, Sample
@@ -30,8 +30,12 @@ def check_problems(problems: Sequence[Problem], source: str, *, count: int, max_
             )
 
 
-def check_rollouts(found: object, name: str, *, expected_groups: range | None = None) -> None:
+def check_rollouts(
+    found: object, name: str, *, expected_groups: Collection[int] | None = None, may_be_unfinished: bool = False
+) -> None:
     """Refuse anything but rollouts whose samples can be trained on; `name` is the function that returned them.
+
+    With `may_be_unfinished` a later iteration may go on with a rollout.
 
     Raises:
         RolloutError: with the function, the rollout, and what is wrong with it.
@@ -53,8 +57,36 @@ def check_rollouts(found: object, name: str, *, expected_groups: range | None = 
                 f"{name} returned rollout_id {rollout.rollout_id} twice: every rollout needs its own id."
             )
         seen.add(rollout.rollout_id)
+        if not rollout.is_finished and not may_be_unfinished:
+            raise RolloutError(
+                f"{name} returned rollout {rollout.rollout_id} with an aborted sample: nothing goes on with it. Set "
+                "rollout.partial_rollout = true and rollout.max_new_tokens_per_iteration, or finish the answer."
+            )
         for problem in _problems(rollout):
             raise RolloutError(f"{name} returned rollout {rollout.rollout_id} whose {problem}.")
+
+
+def check_resumed(found: Sequence[Rollout], resumed: Sequence[Rollout], name: str) -> None:
+    """Refuse rollouts of resumed groups that are not those which were to be resumed, or that have lost tokens.
+
+    Raises:
+        RolloutError: with the function and the ids.
+    """
+    groups = {rollout.group_id for rollout in resumed}
+    returned = {rollout.rollout_id: rollout for rollout in found if rollout.group_id in groups}
+    if returned.keys() != {rollout.rollout_id for rollout in resumed}:
+        raise RolloutError(
+            f"{name} was given the unfinished rollouts {[rollout.rollout_id for rollout in resumed][:5]} in "
+            f"context.resumed and returned {sorted(returned)[:5]} of their groups: it must go on with each of them, "
+            "under its id, and with no other."
+        )
+    for rollout in resumed:
+        begun, now = rollout.samples[-1].tokens, returned[rollout.rollout_id].samples[len(rollout.samples) - 1].tokens
+        if now[: len(begun)] != begun:
+            raise RolloutError(
+                f"{name} returned rollout {rollout.rollout_id} of context.resumed without the {len(begun)} tokens "
+                "that it had: an answer that goes on begins with what was answered before."
+            )
 
 
 def _problems(rollout: Rollout) -> list[str]:
@@ -77,6 +109,11 @@ def _sample_problems(sample: Sample, rollout: Rollout) -> list[str]:
         found.append(
             f"has {len(sample.loss_mask)} mask entries and {len(sample.rollout_log_probs)} log-probs for a response of "
             f"{length} tokens: one each is needed"
+        )
+    if len(sample.token_versions) != length:
+        found.append(
+            f"has {len(sample.weight_versions)} weight versions for a response of {length} tokens: one each is "
+            "needed, or none where all are of weight_version"
         )
     if (sample.rollout_id, sample.group_id) != (rollout.rollout_id, rollout.group_id):
         found.append("has other ids than its rollout")

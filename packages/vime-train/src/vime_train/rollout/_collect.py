@@ -5,24 +5,27 @@ Always true:
 - a collector is where the data position lives: after `restore(state())` it draws the same problems;
 - saved rollouts, loaded again, are the same rollouts, and nothing is generated for them;
 - group ids are data positions and rollout ids follow from them, so no id comes twice in a run;
-- every group that a filter rejects is counted in the metrics.
+- every group that a filter rejects is counted in the metrics;
+- with `rollout.partial_rollout` every other group is handed out in the end: what an iteration leaves is in the buffer,
+  in order; a `collect` that raises leaves the buffer as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vime_metrics import Count, Last
 from vime_train.plugins import CONTRACTS, calling, load
-from vime_train.rollout._check import RolloutError, check_problems, check_rollouts
+from vime_train.rollout._buffer import GroupBuffer, is_finished
+from vime_train.rollout._check import RolloutError, check_problems, check_resumed, check_rollouts
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._dump import load_rollouts, save_rollouts
-from vime_train.rollout._groups import by_group
+from vime_train.rollout._off_policy import mask_off_policy, off_policy_share
 from vime_train.rollout._rewards import load_reward
-from vime_train.rollout._samples import Rollout
+from vime_train.rollout._samples import Problem, Rollout
 
 if TYPE_CHECKING:
     from vime_metrics import Metric
@@ -54,6 +57,7 @@ class Collector:
         self._source = source
         self._position = 0
         self._iteration = 0
+        self._buffer = GroupBuffer()
         self._reward = load_reward(section, source)
         self._generate = load(section.function, CONTRACTS["rollout.function"])
         self._accepts = section.group_filter and load(section.group_filter, CONTRACTS["rollout.group_filter"])
@@ -67,6 +71,16 @@ class Collector:
         """Go on from a state."""
         self._position = state["position"]
         self._iteration = state["iteration"]
+
+    def save_buffer(self, directory: Path) -> None:
+        """Write the groups that wait, where the run keeps any."""
+        if self._config.rollout.partial_rollout:
+            self._buffer.save(directory)
+
+    def load_buffer(self, directory: Path) -> None:
+        """Take up what `save_buffer` wrote. Raises `DumpError` if it is missing or damaged."""
+        if self._config.rollout.partial_rollout:
+            self._buffer = GroupBuffer.load(directory)
 
     def collect(self, engine: Engine) -> Collected:
         """Rollouts of `prompts_per_iteration` accepted groups, or of fewer when `max_draws` draws had no more."""
@@ -82,40 +96,73 @@ class Collector:
         return collected
 
     def _generate_rollouts(self, engine: Engine) -> Collected:
-        wanted = self._config.rollout.prompts_per_iteration
-        groups: list[list[Rollout]] = []
-        generated = accepted = 0
-        for _ in range(self._config.rollout.max_draws):
-            drawn = self._draw(engine, wanted)
-            kept = [group for group in drawn if self._is_accepted(group)]
-            generated, accepted = generated + len(drawn), accepted + len(kept)
-            groups += kept
-            if len(groups) >= wanted:
+        section = self._config.rollout
+        buffer, resumed = self._buffer, self._buffer.unfinished
+        waiting, drawn, rejected = len(buffer.groups), 0, 0
+        for draw in range(section.max_draws):
+            count = section.over_sampling_prompts or section.prompts_per_iteration
+            count = max(0, count - waiting) if draw == 0 else count
+            found = self._draw(engine, count, resumed if draw == 0 else ())
+            buffer = buffer.merged(found)
+            refused = self._refused(buffer, {rollout.group_id for rollout in found})
+            buffer = buffer.without(refused)
+            drawn, rejected = drawn + count, rejected + len(refused)
+            if buffer.ready >= section.prompts_per_iteration:
                 break
-        rollouts = self._selected([rollout for group in groups[:wanted] for rollout in group])
-        return Collected(
-            rollouts=tuple(rollouts),
-            metrics={
-                "rollout/groups_generated": Count(generated),
-                "rollout/groups_rejected": Count(generated - accepted),
-                "rollout/groups_surplus": Count(max(0, accepted - wanted)),
-                "data/prompts_left_out": Last(float(self._source.left_out)),
-            },
-        )
+        taken, buffer = buffer.take(section.prompts_per_iteration)
+        rollouts = self._selected([rollout for group in taken for rollout in group])
+        metrics: dict[str, Metric] = {
+            "rollout/groups_generated": Count(drawn),
+            "rollout/groups_rejected": Count(rejected),
+            "rollout/groups_surplus": Count(buffer.ready),
+            "data/prompts_left_out": Last(float(self._source.left_out)),
+        }
+        if section.partial_rollout:
+            self._buffer = buffer
+            version = self._iteration - 1  # iteration k samples under weights k - 1
+            metrics |= {
+                "rollout/groups_buffered": Last(float(len(buffer.groups))),
+                "rollout/rollouts_resumed": Count(len(resumed)),
+                "rollout/off_policy_tokens": off_policy_share(rollouts, version),
+            }
+            rollouts = mask_off_policy(rollouts, version) if section.mask_off_policy else rollouts
+        return Collected(rollouts=tuple(rollouts), metrics=metrics)
 
-    def _draw(self, engine: Engine, count: int) -> list[list[Rollout]]:
-        first = self._position
-        data = self._config.data
+    def _draw(self, engine: Engine, count: int, resumed: Sequence[Rollout]) -> list[Rollout]:
+        """The rollouts of the next `count` problems, and the resumed ones with what was added to them."""
+        if count == 0 and not resumed:
+            return []
+        first, problems = self._position, self._next_problems(count)
+        context = RolloutContext(
+            config=self._config,
+            source=self._source,
+            reward=self._reward,
+            first_group_id=first,
+            resumed=tuple(resumed),
+        )
+        name = f"rollout.function = {self._config.rollout.function!r}"
+        first_id = problems[0].problem_id if problems else resumed[0].problem.problem_id
+        with calling(name, lambda: f"{count} problems, the first {first_id!r}", RolloutError):
+            rollouts: list[Rollout] = self._generate(engine, problems, context)
+        groups = {*range(first, first + count), *(rollout.group_id for rollout in resumed)}
+        check_rollouts(rollouts, name, expected_groups=groups, may_be_unfinished=self._config.rollout.partial_rollout)
+        check_resumed(rollouts, resumed, name)
+        return rollouts
+
+    def _next_problems(self, count: int) -> list[Problem]:
+        if count == 0:
+            return []
+        first, data = self._position, self._config.data
         with calling(f"data.source = {data.source!r}", lambda: f"count={count}, start={first}", RolloutError):
             problems = self._source.problems(count, seed=self._config.seed, start=first)
         check_problems(problems, data.source, count=count, max_prompt_tokens=data.max_prompt_tokens)
         self._position += count
-        context = RolloutContext(config=self._config, source=self._source, reward=self._reward, first_group_id=first)
-        name = f"rollout.function = {self._config.rollout.function!r}"
-        with calling(name, lambda: f"{count} problems, the first {problems[0].problem_id!r}", RolloutError):
-            rollouts = self._generate(engine, problems, context)
-        check_rollouts(rollouts, name, expected_groups=range(first, first + len(problems)))
-        return list(by_group(rollouts).values())
+        return problems
+
+    def _refused(self, buffer: GroupBuffer, touched: Collection[int]) -> set[int]:
+        """The groups that have just finished and that the group filter rejects."""
+        just_finished = [group for group in buffer.groups if group[0].group_id in touched and is_finished(group)]
+        return {group[0].group_id for group in just_finished if not self._is_accepted(group)}
 
     def _is_accepted(self, group: Sequence[Rollout]) -> bool:
         if not self._accepts:

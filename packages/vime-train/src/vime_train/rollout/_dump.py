@@ -14,6 +14,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,7 @@ def _record(rollout: Rollout) -> dict[str, object]:
                 "reward": sample.reward,
                 "status": sample.status,
                 "weight_version": sample.weight_version,
+                "weight_versions": [[version, len(list(run))] for version, run in groupby(sample.weight_versions)],
             }
             for sample in rollout.samples
         ],
@@ -150,6 +152,7 @@ def _rollout(place: str, record: dict[str, Any], cursor: _Cursor) -> Rollout:
                 reward=sample["reward"],
                 status=sample["status"],
                 weight_version=sample["weight_version"],
+                weight_versions=tuple(v for version, count in sample["weight_versions"] for v in [version] * count),
             )
             for sample in record["samples"]
         )

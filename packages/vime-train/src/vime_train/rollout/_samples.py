@@ -4,7 +4,8 @@ Always true of a sample:
 
 - `tokens` is prompt and response; the response is its last `response_length` tokens;
 - `loss_mask` and `rollout_log_probs` have one entry per response token; a masked token has mask 0;
-- samples of one rollout share `rollout_id`, `group_id` and `reward`; rollouts of one prompt share `group_id`.
+- samples of one rollout share `rollout_id`, `group_id` and `reward`; rollouts of one prompt share `group_id`;
+- a sample is `aborted` when its answer goes on in a later iteration; such a sample is kept, and never trained on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Status = Literal["completed", "truncated"]
+Status = Literal["completed", "truncated", "aborted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,14 @@ class Sample:
     reward: float
     status: Status
     weight_version: int
+    """The version of the weights that sampled the last response token."""
+    weight_versions: tuple[int, ...] = ()
+    """The version behind each response token; empty where all are of `weight_version`."""
+
+    @property
+    def token_versions(self) -> tuple[int, ...]:
+        """The version of the weights behind each response token."""
+        return self.weight_versions or (self.weight_version,) * self.response_length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +59,8 @@ class Rollout:
     problem: Problem
     samples: tuple[Sample, ...]
     reward: float
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every answer has ended, by itself or at the limit."""
+        return all(sample.status != "aborted" for sample in self.samples)

@@ -2,58 +2,46 @@
 
 Always true of the rollouts:
 
-- one per problem and per `rollout.rollouts_per_prompt`, in that order, ids counted from the context;
+- those of `context.resumed` come first; then one per problem and per `rollout.rollouts_per_prompt`, in that order, ids
+  counted from the context;
 - a rollout has one sample per attempt; only the attempt's own tokens are its response;
-- the reward of a rollout is the best over its attempts of `retry_reward ** (attempt - 1) * score`; samples share it.
+- the reward of a rollout is the best over its attempts of `retry_reward ** (attempt - 1) * score`; samples share it;
+- no answer gets more than `max_new_tokens` tokens in all, nor more than `max_new_tokens_per_iteration` in one call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vime_train.engine import Completion, Engine, GenerationRequest
+from vime_train.rollout._drafts import Draft, draft_of, rollout_of
 from vime_train.rollout._rewards import Answer
-from vime_train.rollout._samples import Problem, Rollout, Sample
+from vime_train.rollout._samples import Problem, Rollout
 
 if TYPE_CHECKING:
     from vime_train.rollout._context import RolloutContext
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
-    """A rollout in the making."""
-
-    rollout_id: int
-    group_id: int
-    problem: Problem
-    prompt_tokens: tuple[int, ...]
-    attempts: tuple[tuple[tuple[int, ...], Completion], ...] = ()
-    reward: float = 0.0
-    solved: bool = False
-
-
 def generate_rollouts(engine: Engine, problems: Sequence[Problem], context: RolloutContext) -> list[Rollout]:
     """Rollouts of the problems, `rollouts_per_prompt` of each, with up to `max_attempts` answers."""
-    section = context.config.rollout
-    drafts = _first_drafts(problems, context)
-    for attempt in range(section.max_attempts):
-        pending = [position for position, draft in enumerate(drafts) if _may_answer(draft, context)]
-        if not pending:
-            break
-        completions = _answer([drafts[position] for position in pending], attempt, engine, context)
+    limit = context.config.rollout.max_new_tokens
+    drafts = [*map(draft_of, context.resumed), *_first_drafts(problems, context)]
+    pending = list(range(len(drafts)))
+    while pending := [position for position in pending if _may_answer(drafts[position], context)]:
+        completions = _answer([drafts[position] for position in pending], engine, context)
         for position, completion in zip(pending, completions, strict=True):
-            draft = drafts[position]
-            drafts[position] = replace(draft, attempts=(*draft.attempts, (draft.prompt_tokens, completion)))
-        _score(drafts, pending, attempt, context)
-    return [_rollout(draft) for draft in drafts]
+            drafts[position] = drafts[position].answered(completion, max_new_tokens=limit)
+        pending = [position for position in pending if drafts[position].under_way is None]
+        _score(drafts, pending, context)
+    return [rollout_of(draft) for draft in drafts]
 
 
-def _first_drafts(problems: Sequence[Problem], context: RolloutContext) -> list[_Draft]:
+def _first_drafts(problems: Sequence[Problem], context: RolloutContext) -> list[Draft]:
     per_prompt = context.config.rollout.rollouts_per_prompt
     return [
-        _Draft(
+        Draft(
             rollout_id=(context.first_group_id + place) * per_prompt + copy,
             group_id=context.first_group_id + place,
             problem=problem,
@@ -64,39 +52,45 @@ def _first_drafts(problems: Sequence[Problem], context: RolloutContext) -> list[
     ]
 
 
-def _may_answer(draft: _Draft, context: RolloutContext) -> bool:
-    room = context.config.max_sample_tokens - len(draft.prompt_tokens)
-    return not draft.solved and room >= context.config.rollout.max_new_tokens
-
-
-def _answer(drafts: Sequence[_Draft], attempt: int, engine: Engine, context: RolloutContext) -> list[Completion]:
-    """One completion per draft; first attempts at one problem share a request, so that the engine shares the prompt."""
+def _may_answer(draft: Draft, context: RolloutContext) -> bool:
+    if draft.under_way is not None:
+        return True
     section = context.config.rollout
+    room = context.config.max_sample_tokens - len(draft.prompt_tokens)
+    return not draft.solved and draft.attempt < section.max_attempts and room >= section.max_new_tokens
+
+
+def _answer(drafts: Sequence[Draft], engine: Engine, context: RolloutContext) -> list[Completion]:
+    """One completion per draft; first attempts at one problem share a request, so that the engine shares the prompt."""
     requests: list[GenerationRequest] = []
     position = 0
     while position < len(drafts):
-        draft = drafts[position]
-        copies = section.rollouts_per_prompt if attempt == 0 else 1
-        requests.append(
-            GenerationRequest(
-                prompt_tokens=draft.prompt_tokens,
-                num_samples=copies,
-                temperature=section.temperature,
-                top_p=section.top_p,
-                max_new_tokens=section.max_new_tokens,
-                stop_token_ids=context.source.stop_token_ids,
-                seed=context.seed_of(draft.rollout_id, attempt),
-            )
-        )
+        copies = 1 if drafts[position].attempts else context.config.rollout.rollouts_per_prompt
+        requests.append(_request(drafts[position], copies, context))
         position += copies
     return [completion for completions in engine.generate(requests) for completion in completions]
 
 
-def _score(drafts: list[_Draft], pending: Sequence[int], attempt: int, context: RolloutContext) -> None:
-    """Judge the newest answers, one group at a time."""
+def _request(draft: Draft, copies: int, context: RolloutContext) -> GenerationRequest:
+    """What comes next in the draft: the rest of the answer that is under way, or a new answer."""
     section = context.config.rollout
+    prompt, begun = draft.prompt_tokens, draft.under_way.tokens if draft.under_way else ()
+    left = section.max_new_tokens - len(begun)
+    return GenerationRequest(
+        prompt_tokens=prompt + begun,
+        num_samples=copies,
+        temperature=section.temperature,
+        top_p=section.top_p,
+        max_new_tokens=min(left, section.max_new_tokens_per_iteration or left),
+        stop_token_ids=context.source.stop_token_ids,
+        seed=context.seed_of(draft.rollout_id, draft.attempt, generated=len(begun)),
+    )
+
+
+def _score(drafts: list[Draft], ended: Sequence[int], context: RolloutContext) -> None:
+    """Judge the newest answers, one group at a time."""
     groups: dict[int, list[int]] = {}
-    for position in pending:
+    for position in ended:
         groups.setdefault(drafts[position].group_id, []).append(position)
     judged = context.rewards(
         [
@@ -106,41 +100,21 @@ def _score(drafts: list[_Draft], pending: Sequence[int], attempt: int, context: 
     )
     for positions, scores in zip(groups.values(), judged, strict=True):
         for position, score in zip(positions, scores, strict=True):
-            draft = drafts[position]
-            prompt, completion = draft.attempts[-1]
-            discounted = section.retry_reward**attempt * score
-            drafts[position] = replace(
-                draft,
-                reward=discounted if attempt == 0 else max(draft.reward, discounted),
-                solved=score >= section.solved_score,
-                prompt_tokens=context.source.retry_prompt(prompt, completion.tokens),
-            )
+            drafts[position] = _judged(drafts[position], score, context)
 
 
-def _text(draft: _Draft, context: RolloutContext) -> Answer:
-    completion = draft.attempts[-1][1]
-    return Answer(text=context.source.tokenizer.decode(completion.tokens), finished=completion.finish_reason == "stop")
-
-
-def _rollout(draft: _Draft) -> Rollout:
-    samples = tuple(
-        Sample(
-            tokens=prompt + completion.tokens,
-            response_length=len(completion.tokens),
-            loss_mask=(1,) * len(completion.tokens),
-            rollout_log_probs=completion.log_probs,
-            rollout_id=draft.rollout_id,
-            group_id=draft.group_id,
-            reward=draft.reward,
-            status="completed" if completion.finish_reason == "stop" else "truncated",
-            weight_version=completion.weight_version,
-        )
-        for prompt, completion in draft.attempts
+def _judged(draft: Draft, score: float, context: RolloutContext) -> Draft:
+    section = context.config.rollout
+    newest, attempt = draft.attempts[-1], len(draft.attempts) - 1
+    discounted = section.retry_reward**attempt * score
+    return replace(
+        draft,
+        reward=discounted if attempt == 0 else max(draft.reward, discounted),
+        solved=score >= section.solved_score,
+        prompt_tokens=context.source.retry_prompt(newest.prompt_tokens, newest.tokens),
     )
-    return Rollout(
-        rollout_id=draft.rollout_id,
-        group_id=draft.group_id,
-        problem=draft.problem,
-        samples=samples,
-        reward=draft.reward,
-    )
+
+
+def _text(draft: Draft, context: RolloutContext) -> Answer:
+    newest = draft.attempts[-1]
+    return Answer(text=context.source.tokenizer.decode(newest.tokens), finished=newest.status == "completed")

@@ -1,8 +1,8 @@
 """The run directory: what a run writes, and how it goes on after it was killed. Imports no torch."""
 
 from vime_train.state._atomic import directory as whole_directory
-from vime_train.state._checkpoints import Checkpoint, Checkpoints
+from vime_train.state._checkpoints import BUFFER, Checkpoint, Checkpoints
 from vime_train.state._errors import StateError
 from vime_train.state._run_directory import RunDirectory
 
-__all__ = ["Checkpoint", "Checkpoints", "RunDirectory", "StateError", "whole_directory"]
+__all__ = ["BUFFER", "Checkpoint", "Checkpoints", "RunDirectory", "StateError", "whole_directory"]

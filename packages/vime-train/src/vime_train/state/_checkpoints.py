@@ -22,6 +22,8 @@ from vime_train.state._errors import StateError
 
 _NAME = re.compile(r"iteration-(\d+)")
 _RECORD = "checkpoint.json"
+BUFFER = "buffer"
+"""Beside the trainers' directory: what the collector wrote."""
 _FORMAT = 1
 
 
@@ -43,6 +45,11 @@ class Checkpoint:
     def trainer_path(self) -> Path:
         """What the trainers wrote: weights, optimizer state, random numbers."""
         return self.path / "trainer"
+
+    @property
+    def buffer_path(self) -> Path:
+        """The rollouts that waited for a later iteration, where the run keeps any."""
+        return self.path / BUFFER
 
 
 class Checkpoints:
@@ -66,7 +73,10 @@ class Checkpoints:
     def write(
         self, *, iteration: int, weight_version: int, optimizer_steps: int, data: dict[str, int]
     ) -> Iterator[Path]:
-        """Give a directory for the trainers to write into; the checkpoint exists when the block has ended."""
+        """Give a directory for the trainers to write into; the checkpoint exists when the block has ended.
+
+        What belongs to the checkpoint besides goes beside that directory, as `BUFFER`.
+        """
         final = self._root / f"iteration-{iteration:06d}"
         checkpoint = Checkpoint(
             path=final,
