@@ -2,20 +2,16 @@
 
 Each line is one run on this machine, the best of three with both sides in turn; compare the figures of a line.
 Times are CPU times of one thread, so that other work on the machine does not count.
-Memory is what a fresh process's peak resident size grows by during one forward and backward, logits not included.
+Memory is the largest number of bytes that torch's profiler saw allocated at once, logits not included.
 """
 
 from __future__ import annotations
 
-import argparse
-import re
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from vime_cp import log_probs_and_entropy
 
@@ -63,44 +59,28 @@ def seconds(dtype: str, *, entropy: bool) -> dict[str, float]:
 
 
 def peak_growth(dtype: str, name: str, *, entropy: bool) -> float:
-    """Growth of the peak resident size in units of the logits' size, measured in this process."""
+    """Most bytes allocated at once during one forward and backward, in units of the logits' size."""
     logits, targets = make_inputs(dtype)
-    small = torch.zeros(64, VOCAB, dtype=DTYPES[dtype], requires_grad=True)
-    FUNCTIONS[name](small, targets[:64], entropy=entropy).backward()
-    before = peak_resident_bytes()
-    FUNCTIONS[name](logits, targets, entropy=entropy).backward()
-    return (peak_resident_bytes() - before) / logits.nbytes
-
-
-def peak_resident_bytes() -> int:
-    """Largest resident size of this process so far (Linux)."""
-    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert match is not None
-    return int(match[1]) * 1024
-
-
-def measured_apart(dtype: str, name: str, *, entropy: bool) -> float:
-    command = [sys.executable, __file__, "--memory-of", name, "--dtype", dtype, *(["--entropy"] if entropy else [])]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        FUNCTIONS[name](logits, targets, entropy=entropy).backward()
+    assert profiler.profiler is not None
+    held = peak = 0
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak / logits.nbytes
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--memory-of", choices=list(FUNCTIONS))
-    parser.add_argument("--dtype", choices=list(DTYPES), default="fp32")
-    parser.add_argument("--entropy", action="store_true")
-    options = parser.parse_args()
     torch.set_num_threads(1)
-    if options.memory_of:
-        print(peak_growth(options.dtype, options.memory_of, entropy=options.entropy))
-        return
     print(f"| {TOKENS} x {VOCAB}, forward and backward | log_softmax + gather | vime-cp | better |\n|---|---|---|---|")
     for dtype, entropy in (("fp32", True), ("fp32", False), ("bf16", True)):
         name = f"{dtype} log-prob" + (" and entropy" if entropy else "")
         time_of = seconds(dtype, entropy=entropy)
         ratio = time_of["usual"] / time_of["ours"]
         print(f"| {name}, seconds | {time_of['usual']:.2f} | {time_of['ours']:.2f} | {ratio:.1f}x |", flush=True)
-        peak = {side: measured_apart(dtype, side, entropy=entropy) for side in FUNCTIONS}
+        peak = {side: peak_growth(dtype, side, entropy=entropy) for side in FUNCTIONS}
         ratio = peak["usual"] / peak["ours"]
         print(f"| {name}, peak / logits | {peak['usual']:.2f} | {peak['ours']:.2f} | {ratio:.1f}x |", flush=True)
 
