@@ -1,0 +1,34 @@
+"""Every algorithm learns: a few iterations of the benchmark's small task raise the reward of sampled answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "bench_algorithms.py"
+
+
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
+    directory = tmp_path_factory.mktemp("curves")
+    subprocess.run(
+        [sys.executable, str(BENCHMARK), "--iterations", "8", "--out", str(directory)],
+        check=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+    )
+    found: dict[str, list[float]] = json.loads((directory / "algorithms.json").read_text())
+    return found
+
+
+def test_every_algorithm_raises_the_reward(curves: dict[str, list[float]]) -> None:
+    """From chance (1/19 per token) to more than three times it."""
+    assert len(curves) == 16
+    stuck = {name: values for name, values in curves.items() if not (values[0] < 0.06 and values[-1] > 0.15)}
+    assert not stuck
