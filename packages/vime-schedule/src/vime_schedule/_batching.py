@@ -57,11 +57,11 @@ class TokenBudget:
         usable = self.max_tokens_per_gpu // self.pack_align * self.pack_align
         return usable * cp if self._is_stream(cp) else usable
 
-    def shares(self, lengths: Sequence[int], cp: int) -> list[int]:
+    def shares(self, lengths: Sequence[int], cp: int) -> Sequence[int]:
         """What each sample adds to its micro-batch, in the unit of `capacity`."""
         if cp == 1 or self._is_stream(cp):
             align = self.sequence_align
-            return list(lengths) if align == 1 else [-(-length // align) * align for length in lengths]
+            return lengths if align == 1 else [-(-length // align) * align for length in lengths]
         chunk = 2 * self.sequence_align
         return [-(-length // (chunk * cp)) * chunk for length in lengths]
 
@@ -98,7 +98,7 @@ class FixedSize:
         """The most samples of one micro-batch."""
         return self.micro_batch_size
 
-    def shares(self, lengths: Sequence[int], cp: int) -> list[int]:
+    def shares(self, lengths: Sequence[int], cp: int) -> Sequence[int]:
         """Every sample counts one."""
         return [1] * len(lengths)
 

@@ -62,7 +62,7 @@ def cut_steps(
     rollouts: Sequence[int] | None,
     global_batch_size: int | Sequence[int],
     remainder: Remainder,
-) -> tuple[list[list[int]], list[int], list[int]]:
+) -> tuple[Sequence[Sequence[int]], list[int], Sequence[int]]:
     """Cut positions into steps of whole rollouts: the steps, the rollouts of each, and the positions left out.
 
     `rollouts` numbers the rollout of every position; None: each sample is its own.
@@ -70,8 +70,8 @@ def cut_steps(
     if rollouts is None:
         sizes = step_sizes(len(positions), global_batch_size, remainder)
         ends = list(accumulate(sizes))
-        steps = [list(positions[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
-        return steps, sizes, list(positions[ends[-1] :])
+        steps = [positions[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+        return steps, sizes, positions[ends[-1] :]
     members: dict[int, list[int]] = {}
     for position in positions:
         members.setdefault(rollouts[position], []).append(position)

@@ -7,6 +7,7 @@ Laws
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, chain, islice
@@ -25,14 +26,21 @@ def step_bound(classes: Sequence[Items], dp: int, num_rows: int) -> float:
     Of the k * dp + 1 dearest samples some rank has k + 1, which cost at least as much as the k + 1 cheapest of them.
     The rank of the dearest sample has at least one more in each other micro-batch.
     """
-    costs = sorted(chain.from_iterable(items.costs for items in classes), reverse=True)
+    costs = _falling_costs(classes)
     others = costs[1 - num_rows :] if num_rows > 1 else []
     return max(sum(costs) / dp, _pigeonhole(costs, dp), costs[0] + sum(others))
 
 
-def _pigeonhole(costs: list[int], holes: int) -> int:
+def _falling_costs(classes: Sequence[Items]) -> Sequence[int]:
+    """The costs of all samples, dearest first."""
+    if len(classes) == 1 and classes[0].is_monotone:
+        return classes[0].costs
+    return sorted(chain.from_iterable(items.costs for items in classes), reverse=True)
+
+
+def _pigeonhole(costs: Sequence[int], holes: int) -> int:
     """The least cost of the dearest of `holes` sets that hold all of `costs`, given in falling order."""
-    below = [0, *accumulate(costs)]
+    below = array("q", accumulate(costs, initial=0))
     return max(below[k * holes + 1] - below[k * holes - k] for k in range((len(costs) - 1) // holes + 1))
 
 
@@ -66,20 +74,20 @@ class _Prices:
             costs, loads = [costs[item] for item in order], [loads[item] for item in order]
         num_large = items.count_above(capacity // 2)
         small_costs, small_loads = costs[num_large:], loads[num_large:]
-        densities = list(map(truediv, small_costs, small_loads))
+        densities = array("d", map(truediv, small_costs, small_loads))
         rising, densest = small_loads[::-1], densities[::-1]
         if any(map(gt, islice(densities, 1, None), densities)):
             order = sorted(range(len(densities)), key=densities.__getitem__, reverse=True)
-            densities = [densities[k] for k in order]
+            densities = array("d", [densities[k] for k in order])
             small_costs, small_loads = [small_costs[k] for k in order], [small_loads[k] for k in order]
-            densest = list(accumulate(densest, max))
+            densest = array("d", accumulate(densest, max))
         self._dp = dp
         self._capacity = capacity
         self._densities = densities
-        self._cost_below = [0, *accumulate(small_costs)]
-        self._load_below = [0, *accumulate(small_loads)]
+        self._cost_below = array("d", accumulate(small_costs, initial=0))
+        self._load_below = array("d", accumulate(small_loads, initial=0))
         dearest_large = sorted(costs[:num_large], reverse=True)
-        least = _pigeonhole(sorted(costs, reverse=True), dp * num_rows)
+        least = _pigeonhole(_falling_costs([items]), dp * num_rows)
         self._heights = [least, *dearest_large[dp : dp * num_rows : dp]]
         rooms = [max(0, capacity - load) for load in loads[:num_large]]
         reach = [bisect_right(rising, room) for room in rooms]

@@ -113,7 +113,10 @@ class Exchange:
         room, slack = self._capacity - used[roomy], self._slack(roomy)
         best: Transfer | None = None
         miss, enough = wanted, wanted // GOOD_ENOUGH
-        falling = self._items.falling_costs.__getitem__
+
+        def falling(held: int) -> int:
+            return -costs[held]
+
         looks = LOOKS if self._ceilings is None else LOOKS_UNDER_CEILINGS
         split = bisect_left(givers, 1 - (wanted - enough), key=falling)
         for item in chain(reversed(givers[max(0, split - looks) : split]), givers[split : split + looks]):

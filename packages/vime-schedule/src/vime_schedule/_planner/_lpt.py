@@ -29,11 +29,10 @@ def fill_cheapest(items: Items, chosen: Sequence[int], dp: int, num_rows: int, c
         return None
     shift = num_bins.bit_length()
     mask = (1 << shift) - 1
-    loads = list(map(items.loads.__getitem__, chosen))
-    costs = [items.costs[item] << shift for item in chosen]
+    loads, costs = list(map(items.loads.__getitem__, chosen)), items.costs
     bins = [[item] for item in chosen[:num_bins]]
     used = loads[:num_bins]
-    keys = [cost | b for b, cost in enumerate(costs[:num_bins])]  # cost and bin in one number
+    keys = [costs[item] << shift | b for b, item in enumerate(chosen[:num_bins])]  # cost and bin in one number
     open_bins = keys.copy()
     heapify(open_bins)
     waiting: list[tuple[int, int]] = []  # load and bin
@@ -58,9 +57,10 @@ def fill_cheapest(items: Items, chosen: Sequence[int], dp: int, num_rows: int, c
                 return None
             key = open_bins[0]
             b = key & mask
-        bins[b].append(chosen[k])
+        item = chosen[k]
+        bins[b].append(item)
         used[b] += load
-        heapreplace(open_bins, key + costs[k])
+        heapreplace(open_bins, key + (costs[item] << shift))
     for key in open_bins:
         keys[key & mask] = key
     return Grid(dp=dp, bins=bins, used=used, costs=[key >> shift for key in keys])

@@ -120,10 +120,10 @@ def _fill_rest(
     return _Packing(grid=grid, fixed=fixed, lockstep=grid.lockstep())
 
 
-def _remaining(items: Items, peeled: list[list[list[int]]]) -> list[int]:
+def _remaining(items: Items, peeled: list[list[list[int]]]) -> Sequence[int]:
     """The items that are in no peeled row, dearest first."""
     if not peeled:
-        return list(range(len(items)))
+        return range(len(items))
     taken = bytearray(len(items))
     for item in chain.from_iterable(chain.from_iterable(peeled)):
         taken[item] = 1

@@ -13,6 +13,7 @@ Laws
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from operator import neg
@@ -24,14 +25,14 @@ from vime_schedule._planner._items import Items
 class FreeItems:
     """Items by falling load, some of them taken; the first free one from an index on is found in near constant time."""
 
-    def __init__(self, loads: list[int], costs: list[int]) -> None:
+    def __init__(self, loads: Sequence[int], costs: Sequence[int]) -> None:
         self.loads = loads
         self.costs = costs
         self.count = len(loads)
         self.cost = sum(costs)
-        self._links = list(range(len(loads) + 1))
-        self._falling_loads = list(map(neg, loads))
-        self._falling_costs = list(map(neg, costs))
+        self._links = array("q", range(len(loads) + 1))  # arrays take a quarter of the memory of lists
+        self._falling_loads = array("q", map(neg, loads))
+        self._falling_costs = array("q", map(neg, costs))
 
     def next_free(self, item: int) -> int:
         """The first free item from `item` on, or the number of items."""
