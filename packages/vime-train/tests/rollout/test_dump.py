@@ -43,6 +43,7 @@ def a_rollout(draw: Any) -> Rollout:
             reward=draw(finite),
             status=draw(st.sampled_from(["completed", "truncated"])),
             weight_version=draw(st.integers(0, 100)),
+            weight_versions=tuple(draw(st.lists(st.integers(0, 3), max_size=5))),
         )
 
     problem = Problem(

@@ -40,8 +40,8 @@ class RolloutSection(Section):
 
     `group_filter` accepts or rejects a whole group of rollouts; up to `max_draws` times `over_sampling_prompts` prompts
     (unset: `prompts_per_iteration`) are drawn until enough groups are accepted. `drop_zero_variance` leaves groups
-    without variance out of the batch, with the weights of the rest scaled as if they were in it. `sample_filter` takes an
-    iteration's rollouts and returns those to train on. Functions are import paths, `package.module:name`.
+    without variance out of the batch, with the weights of the rest scaled as if they were in it. `sample_filter` takes
+    an iteration's rollouts and returns those to train on. Functions are import paths, `package.module:name`.
 
     With `partial_rollout` the groups that an iteration has no use for are kept for the next, in a buffer: finished ones
     beyond `prompts_per_iteration`, and unfinished ones. An answer ends an iteration unfinished after

@@ -57,7 +57,7 @@ class Collector:
         self._source = source
         self._position = 0
         self._iteration = 0
-        self._buffer = GroupBuffer()
+        self.buffer = GroupBuffer()
         self._reward = load_reward(section, source)
         self._generate = load(section.function, CONTRACTS["rollout.function"])
         self._accepts = section.group_filter and load(section.group_filter, CONTRACTS["rollout.group_filter"])
@@ -75,12 +75,12 @@ class Collector:
     def save_buffer(self, directory: Path) -> None:
         """Write the groups that wait, where the run keeps any."""
         if self._config.rollout.partial_rollout:
-            self._buffer.save(directory)
+            self.buffer.save(directory)
 
     def load_buffer(self, directory: Path) -> None:
         """Take up what `save_buffer` wrote. Raises `DumpError` if it is missing or damaged."""
         if self._config.rollout.partial_rollout:
-            self._buffer = GroupBuffer.load(directory)
+            self.buffer = GroupBuffer.load(directory)
 
     def collect(self, engine: Engine) -> Collected:
         """Rollouts of `prompts_per_iteration` accepted groups, or of fewer when `max_draws` draws had no more."""
@@ -97,11 +97,13 @@ class Collector:
 
     def _generate_rollouts(self, engine: Engine) -> Collected:
         section = self._config.rollout
-        buffer, resumed = self._buffer, self._buffer.unfinished
+        buffer, resumed = self.buffer, self.buffer.unfinished
         waiting, drawn, rejected = len(buffer.groups), 0, 0
+        per_draw = section.over_sampling_prompts or section.prompts_per_iteration
+        room = per_draw * section.max_draws - waiting
         for draw in range(section.max_draws):
-            count = section.over_sampling_prompts or section.prompts_per_iteration
-            count = max(0, count - waiting) if draw == 0 else count
+            count = per_draw if draw else max(0, per_draw - waiting)
+            count = min(count, room - drawn)
             found = self._draw(engine, count, resumed if draw == 0 else ())
             buffer = buffer.merged(found)
             refused = self._refused(buffer, {rollout.group_id for rollout in found})
@@ -118,7 +120,7 @@ class Collector:
             "data/prompts_left_out": Last(float(self._source.left_out)),
         }
         if section.partial_rollout:
-            self._buffer = buffer
+            self.buffer = buffer
             version = self._iteration - 1  # iteration k samples under weights k - 1
             metrics |= {
                 "rollout/groups_buffered": Last(float(len(buffer.groups))),
