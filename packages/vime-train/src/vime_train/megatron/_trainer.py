@@ -19,10 +19,10 @@ import torch.distributed as dist
 from vime_train.algorithm import learning_rate_factor
 from vime_train.megatron._architecture import check_layout, read_architecture
 from vime_train.megatron._checkpoint import WEIGHTS, Counters, Restored, load_state, save_state
+from vime_train.megatron._companions import Companions
 from vime_train.megatron._cpu import device_scope
 from vime_train.megatron._groups import start_groups, stop_groups
 from vime_train.megatron._hf_weights import export_weights
-from vime_train.megatron._learners import Learners
 from vime_train.megatron._micro_batch import steps_of
 from vime_train.megatron._objectives import PolicyObjective, Scaling, ScoringObjective, SupervisedObjective
 from vime_train.megatron._optimizer import build_optimizer
@@ -91,7 +91,7 @@ class Trainer:
         model = RankModel.build(self._architecture, self._groups, config, trained=True)
         model.load(self._model_path)
         self._policy = Trained(model=model, optimizer=build_optimizer(config, model.chunks))
-        self._learners = Learners(config, model, model_path=self._model_path)
+        self._companions = Companions(config, model, model_path=self._model_path)
 
     def train(self, batch: RankBatch) -> list[dict[str, float]]:
         """Run every optimizer step of the plan.
@@ -112,7 +112,7 @@ class Trainer:
         check_same_plan(batch, self._groups)
         hooks = self._config.hooks
         batch = run_hooks(hooks.before_log_probs, "hooks.before_log_probs", batch)
-        batch, figures = self._learners.prepare(batch)
+        batch, figures = self._companions.prepare(batch)
         reports = []
         for step, rollouts in enumerate(batch.schedule.global_batch_sizes):
             batch = run_hooks(hooks.before_train_step, "hooks.before_train_step", batch, step=step)
@@ -162,7 +162,7 @@ class Trainer:
     def save(self, directory: str) -> None:
         """Write a checkpoint: a Hugging Face directory, and each rank's optimizer, random and counter state."""
         self.export(f"{directory}/{WEIGHTS}")
-        self._learners.save(directory)
+        self._companions.save(directory)
         save_state(directory, self._policy.optimizer, self._counters, self._groups)
         dist.barrier()
 
@@ -178,7 +178,7 @@ class Trainer:
         with device_scope():
             self._policy.model.load(f"{directory}/{WEIGHTS}")
             self._policy.optimizer.reload_model_params()
-            self._learners.load(directory)
+            self._companions.load(directory)
             self._counters, restored = load_state(directory, self._policy.optimizer, self._groups)
             return restored
 
@@ -200,7 +200,7 @@ class Trainer:
         factor = learning_rate_factor(config.optimizer, rollouts=done, total=total)
         report = self._step(batch, step, lr=config.optimizer.lr * factor, objective=self._policy_objective)
         self._counters = replace(self._counters, rollouts=done)
-        return {**report, **self._learners.step(batch, list(steps_of(batch))[step], factor=factor)}
+        return {**report, **self._companions.step(batch, list(steps_of(batch))[step], factor=factor)}
 
     def _step(
         self, batch: RankBatch, step: int, *, lr: float, objective: Callable[[Scaling], LossFunction]

@@ -37,7 +37,7 @@ REFERENCE = "reference"
 CRITIC = "critic"
 
 
-class Learners:
+class Companions:
     """The models around the policy of one rank."""
 
     def __init__(self, config: RunConfig, policy: RankModel, *, model_path: str) -> None:
