@@ -22,7 +22,7 @@ import pytest
 HERE = Path(__file__).parent
 CONFIG = HERE / "tiny.toml"
 COMMAND = Path(sys.executable).with_name("vime-train")
-LIMIT_SECONDS = 240
+LIMIT_SECONDS = 400
 
 
 @dataclass

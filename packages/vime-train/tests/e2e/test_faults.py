@@ -10,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-import numpy as np
-
 if TYPE_CHECKING:
     from conftest import Life
+
+pytestmark = pytest.mark.timeout(1800)  # the first test to ask for a run waits for all of it
 
 
 def without_times(record: dict[str, float]) -> dict[str, float]:

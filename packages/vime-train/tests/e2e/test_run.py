@@ -14,6 +14,8 @@ from vime_train.config import RunConfig
 if TYPE_CHECKING:
     from conftest import Life, Run
 
+pytestmark = pytest.mark.timeout(1800)  # the first test to ask for a run waits for all of it
+
 LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 
 

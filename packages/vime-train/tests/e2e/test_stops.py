@@ -10,8 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from conftest import Run
+
+pytestmark = pytest.mark.timeout(1800)  # the first test to ask for a run waits for all of it
 
 CONFIG = str(Path(__file__).with_name("tiny.toml"))
 
@@ -32,7 +36,7 @@ def test_ctrl_c_while_everything_starts_leaves_nothing(
 
 
 def test_weights_that_did_not_arrive_stop_the_run(tmp_path: Path, command: Run) -> None:
-    """Law T2: sync 1 sends old weights under the new version's name; iteration 2 must not train on what they sampled."""
+    """Law T2: sync 1 sends old weights under the new version's name; iteration 2 must not train on their samples."""
     run = ("run", CONFIG, "--set", f"run_dir={tmp_path}/run")
     done = command(tmp_path, *run, "--set", "supervised.steps=20", fault="stale-weights@1")
     assert done.code == 1
@@ -44,7 +48,7 @@ def test_weights_that_did_not_arrive_stop_the_run(tmp_path: Path, command: Run) 
 
 
 def test_training_that_diverges_stops_and_says_where(tmp_path: Path, command: Run) -> None:
-    """A learning rate that throws the weights away: no NaN is ever trained on, and the run does not go on for nothing."""
+    """A learning rate that throws the weights away: no NaN is trained on, and the run does not go on for nothing."""
     run = ("run", CONFIG, "--set", f"run_dir={tmp_path}/run")
     done = command(tmp_path, *run, "--set", "supervised.lr=1e30", "--set", "supervised.warmup_steps=0")
     assert done.code == 1
