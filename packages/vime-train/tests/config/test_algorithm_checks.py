@@ -77,6 +77,11 @@ def test_every_algorithm_can_be_configured(name: str) -> None:
             ["algorithm.kl.coefficient=0.1", "algorithm.kl.placement=reward", KEPT],
             "Use algorithm.kl.placement = 'loss'.",
         ),
+        (["rollout.temperature=0.7"], "Use algorithm.old_log_probs = 'recompute', which the trainers do at this"),
+        (
+            ["rollout.temperature=0.7", "algorithm.old_log_probs=recompute", "algorithm.correction.kind=tis"],
+            "the engine's log-probs, at temperature 1, cannot be compared. Use one of the two.",
+        ),
         (["algorithm.correction.kind=tis"], "takes the engine's for both: use 'recompute'."),
         (
             [

@@ -125,3 +125,43 @@ def test_the_cases_differ_from_each_other(scored: list[object]) -> None:
         (one, other) for one in losses for other in losses if one < other and abs(losses[one] - losses[other]) < 1e-6
     ]
     assert not same
+
+
+def test_policy_reference_and_teacher_are_scored_at_the_sampling_temperature(
+    start: Callable[..., object],
+    run_config: Callable[..., object],
+    plan_batches: Callable[..., object],
+    tiny_model: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    """Temperature 1/2 is temperature 1 of models whose heads are doubled (reference fault #2085)."""
+    other = tiny_model("llama")
+    found = []
+    for policy, beside, temperature in (
+        (tiny_model(), other, 0.5),
+        (doubled(tiny_model(), tmp_path / "policy"), doubled(other, tmp_path / "other"), 1.0),
+    ):
+        section = {
+            "old_log_probs": "recompute",
+            "entropy_coefficient": 0.1,
+            "kl": {"coefficient": 0.1, "reference": str(beside)},
+            "distillation": {"coefficient": 0.1, "teacher": str(beside)},
+        }
+        config = run_config({"dp": 2}, algorithm=section, rollout={"temperature": temperature})
+        (report,) = start(config, policy).train(plan_batches(config))
+        found.append(report)
+    for name in ("loss", "kl", "entropy", "reverse_kl"):
+        assert found[0][name] == pytest.approx(found[1][name], rel=1e-5), name
+
+
+def doubled(model: Path, directory: Path) -> Path:
+    """A copy of a model with twice its logits."""
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(model, directory)
+    weights = load_file(directory / "model.safetensors")
+    weights["lm_head.weight"] = weights["lm_head.weight"] * 2
+    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+    return directory

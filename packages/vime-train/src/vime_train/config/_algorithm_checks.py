@@ -109,6 +109,17 @@ def _additions(config: RunConfig) -> Iterator[str]:
             f"algorithm.correction.kind = {correction.kind!r} compares the trainer's log-probs with the engine's, but "
             "algorithm.old_log_probs = 'rollout' takes the engine's for both: use 'recompute'."
         )
+    temperature = config.rollout.temperature
+    if temperature != 1 and section.old_log_probs != "recompute" and section.loss != "sft":
+        yield (
+            f"rollout.temperature = {temperature:g}: the engine reports log-probs at temperature 1, not those that it "
+            "sampled with. Use algorithm.old_log_probs = 'recompute', which the trainers do at this temperature."
+        )
+    if temperature != 1 and correction.kind != "none":
+        yield (
+            f"rollout.temperature = {temperature:g} with algorithm.correction.kind = {correction.kind!r}: the engine's "
+            "log-probs, at temperature 1, cannot be compared. Use one of the two."
+        )
     low, high = correction.low, correction.high
     if low is not None and high is not None and low > high:
         yield f"algorithm.correction.low = {low:g} is above algorithm.correction.high = {high:g}: swap them."

@@ -4,7 +4,8 @@ Always true:
 
 - the reference and the critic begin as the policy is when reinforcement learning begins, and a checkpoint keeps them,
   so that a resumed run goes on with the same ones;
-- a batch is scored once, before its first step, with every model's weights of that time;
+- a batch is scored once, before its first step, with every model's weights of that time, at the temperature that it
+  was sampled with;
 - without an option that needs a model, that model does not exist and no pass is made for it.
 """
 
@@ -98,17 +99,20 @@ class Companions:
 
     def _scored(self, batch: RankBatch) -> RankBatch:
         """All passes; off the last stage they are run and their results are nowhere."""
-        section = self._config.algorithm
+        section, temperature = self._config.algorithm, self._config.rollout.temperature
         columns: dict[str, tuple[npt.NDArray[np.float32], ...] | None] = {}
         old = None
         if section.old_log_probs == "recompute":
-            old = score_batch(batch, self._policy, ScoringObjective(groups=self._policy.groups))
+            scoring = ScoringObjective(groups=self._policy.groups, temperature=temperature)
+            old = score_batch(batch, self._policy, scoring)
             columns["rollout_log_probs"] = batch.old_log_probs
         if self._reference is not None:
-            columns["reference_log_probs"] = self._reference.log_probs(batch)
+            columns["reference_log_probs"] = self._reference.log_probs(batch, temperature=temperature)
         if section.distillation.coefficient > 0:
             columns["teacher_log_probs"] = (
-                columns["reference_log_probs"] if self._teacher is None else self._teacher.log_probs(batch)
+                columns["reference_log_probs"]
+                if self._teacher is None
+                else self._teacher.log_probs(batch, temperature=temperature)
             )
         if self._critic is not None:
             columns["values"] = self._critic.values(batch)

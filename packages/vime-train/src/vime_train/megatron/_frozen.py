@@ -55,11 +55,11 @@ class FrozenModel:
         model.take(policy)
         return cls(model)
 
-    def log_probs(self, batch: RankBatch) -> tuple[npt.NDArray[np.float32], ...] | None:
+    def log_probs(self, batch: RankBatch, *, temperature: float) -> tuple[npt.NDArray[np.float32], ...] | None:
         """Log-probs of every sample's response tokens, 0 where masked; None off the last pipeline stage."""
         groups = self._model.groups
         self._move(str(groups.device))
-        found = score_batch(batch, self._model, ScoringObjective(groups=groups))
+        found = score_batch(batch, self._model, ScoringObjective(groups=groups, temperature=temperature))
         self._rest()
         return None if found is None else tuple(found)
 

@@ -72,14 +72,21 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyObjective:
-    """The loss that `[algorithm]` names."""
+    """The loss that `[algorithm]` names, of the policy at the temperature that it sampled with."""
 
     scaling: Scaling
     section: AlgorithmSection
+    temperature: float
 
     def __call__(self, micro_batch: MicroBatch, logits: Float[Tensor, "local vocab"]) -> tuple[Tensor, Tensor, Any]:
         """Weighted loss of one micro-batch, with what a run reports of it."""
-        scored = score(micro_batch, logits, self.scaling.groups, entropy=self.section.entropy_coefficient > 0)
+        scored = score(
+            micro_batch,
+            logits,
+            self.scaling.groups,
+            temperature=self.temperature,
+            entropy=self.section.entropy_coefficient > 0,
+        )
         terms = loss_terms(
             self.section,
             log_probs=scored.log_probs,
@@ -124,6 +131,7 @@ class ScoringObjective:
     """No loss: the log-probs of the response tokens, for forward-only passes; or values, of a critic's output."""
 
     groups: Groups
+    temperature: float = 1.0
     values: bool = False
 
     def __call__(self, micro_batch: MicroBatch, logits: Float[Tensor, "local vocab"]) -> tuple[Tensor, dict[str, Any]]:
@@ -131,17 +139,24 @@ class ScoringObjective:
         if self.values:
             found = torch.where(micro_batch.packed.mask != 0, logits[:, 0].float(), 0.0)
         else:
-            found = score(micro_batch, logits, self.groups).log_probs
+            found = score(micro_batch, logits, self.groups, temperature=self.temperature).log_probs
         return logits.new_zeros(()), {"scored": (micro_batch, found)}
 
 
 def score(
-    micro_batch: MicroBatch, logits: Float[Tensor, "local vocab"], groups: Groups, *, entropy: bool = False
+    micro_batch: MicroBatch,
+    logits: Float[Tensor, "local vocab"],
+    groups: Groups,
+    *,
+    temperature: float = 1.0,
+    entropy: bool = False,
 ) -> LogProbs:
     """Log-prob of the next token at every place, 0 where the mask is 0; the vocabulary may be cut over TP."""
     packed = micro_batch.packed
     group = groups.tp if groups.layout.tp > 1 else None
-    return log_probs_and_entropy(logits, packed.labels, group=group, mask=packed.mask != 0, entropy=entropy)
+    return log_probs_and_entropy(
+        logits, packed.labels, group=group, mask=packed.mask != 0, temperature=temperature, entropy=entropy
+    )
 
 
 def _weighted(values: Tensor, micro_batch: MicroBatch) -> Tensor:

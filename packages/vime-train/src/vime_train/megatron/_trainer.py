@@ -225,7 +225,9 @@ class Trainer:
         return {**report, "grad_norm": result.grad_norm, "lr": lr, "skipped": float(not result.moved)}
 
     def _policy_objective(self, scaling: Scaling) -> LossFunction:
-        return PolicyObjective(scaling=scaling, section=self._config.algorithm)
+        return PolicyObjective(
+            scaling=scaling, section=self._config.algorithm, temperature=self._config.rollout.temperature
+        )
 
     def _supervised_objective(self, scaling: Scaling) -> LossFunction:
         return SupervisedObjective(scaling=scaling)
