@@ -209,11 +209,17 @@ class _Loop:
 
     def _train(self, batch: IterationBatch, iteration: int) -> list[dict[str, float]]:
         if batch.schedule is None:
-            self._progress.say(f"iteration {iteration}: no group has two different rewards, nothing to learn from")
+            self._progress.say(f"iteration {iteration}: no finished group has two different rewards, nothing to learn from")
             return []
         if self._config.debug.rollout_only:
             return []
-        steps = self._trainers.train(batch.rank_batches, doing=f"train iteration {iteration}")
+        debug, place = self._config.debug, str(self._directory.profile(iteration))
+        steps = self._trainers.train(
+            batch.rank_batches,
+            doing=f"train iteration {iteration}",
+            trace_to=place if iteration in debug.profile_iterations else None,
+            memory_to=place if iteration in debug.memory_snapshot_iterations else None,
+        )
         for step in steps:
             self._divergence.saw(step, lr_setting="optimizer.lr")
         return steps

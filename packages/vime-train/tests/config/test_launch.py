@@ -270,3 +270,15 @@ def test_a_refusal_takes_under_two_seconds_and_imports_neither_torch_nor_ray(tmp
     assert found.stdout.strip() == "2 [] True"
     assert "layout.tp = 3" in found.stderr
     assert "unknown key megatron.no_such_field" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["debug.profile_iterations=[2,9]", "train.iterations=5"], "profile_iterations names [9], but the run ends"),
+        (["debug.profile_iterations=[1]", "debug.rollout_only=true"], "trainers that train nothing are idle"),
+        (["debug.memory_snapshot_iterations=[1]"], "torch keeps a history of CUDA memory only"),
+    ],
+)
+def test_a_record_that_would_never_be_written_is_refused(overrides: list[str], message: str) -> None:
+    assert message in refuse(*overrides)

@@ -65,9 +65,15 @@ class TrainerGroup:
             setting="cluster.start_timeout_seconds",
         )
 
-    def train(self, batches: Sequence[RankBatch], *, doing: str) -> list[dict[str, float]]:
-        """Run every optimizer step of one iteration's plan; the reduced numbers of each step."""
-        return cast("list[dict[str, float]]", self._first(self._begin_batches("train", batches, doing=doing)))
+    def train(
+        self, batches: Sequence[RankBatch], *, doing: str, trace_to: str | None = None, memory_to: str | None = None
+    ) -> list[dict[str, float]]:
+        """Run every optimizer step of one iteration's plan; the reduced numbers of each step.
+
+        Each rank writes its profile below `trace_to` and its CUDA memory history below `memory_to`, if given.
+        """
+        calls = self._begin_batches("train", batches, doing=doing, trace_to=trace_to, memory_to=memory_to)
+        return cast("list[dict[str, float]]", self._first(calls))
 
     def log_prob_difference(self, batches: Sequence[RankBatch], *, doing: str) -> dict[str, float]:
         """Max and mean difference between the batch's log-probs and those of the trainers' weights."""

@@ -40,6 +40,7 @@ def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -
         *native_problems(config),
         *plugin_problems(config),
         *_rewards(config),
+        *_profiles(config),
     ]
 
 
@@ -47,6 +48,22 @@ def _rewards(config: RunConfig) -> Iterator[str]:
     given = [name for name in ("reward", "group_reward", "reward_url") if getattr(config.rollout, name) is not None]
     if len(given) > 1:
         yield f"rollout.{' and rollout.'.join(given)} are set: rewards come from one of them, remove the others."
+
+
+def _profiles(config: RunConfig) -> Iterator[str]:
+    debug = config.debug
+    for name in ("profile_iterations", "memory_snapshot_iterations"):
+        chosen: tuple[int, ...] = getattr(debug, name)
+        late = [iteration for iteration in chosen if iteration > config.train.iterations]
+        if late:
+            yield f"debug.{name} names {late}, but the run ends after train.iterations = {config.train.iterations}."
+        if chosen and debug.rollout_only:
+            yield f"debug.{name} = {list(chosen)} with debug.rollout_only = true: trainers that train nothing are idle."
+    if debug.memory_snapshot_iterations and not config.on_gpus:
+        yield (
+            "debug.memory_snapshot_iterations without GPUs (cluster.gpus_per_process = 0): torch keeps a history of "
+            "CUDA memory only. Remove it; debug.profile_iterations works on a CPU."
+        )
 
 
 def check_launch(config: RunConfig, *, machine: Machine | None = None, vocab_size: int | None = None) -> None:

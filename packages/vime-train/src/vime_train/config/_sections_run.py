@@ -66,11 +66,16 @@ class DebugSection(Section):
 
     `save_rollouts` writes the rollouts of every iteration into the run directory's `rollouts/`. `load_rollouts` names
     such a directory of another run and trains on what it holds, generating nothing. `rollout_only` trains nothing.
+
+    In `profile_iterations` every trainer rank writes a trace of torch's profiler into the run directory's `profile/`,
+    in `memory_snapshot_iterations` (GPUs only) the history of its CUDA memory.
     """
 
     save_rollouts: bool = False
     load_rollouts: str | None = None
     rollout_only: bool = False
+    profile_iterations: tuple[Positive, ...] = ()
+    memory_snapshot_iterations: tuple[Positive, ...] = ()
 
 
 class CheckpointSection(Section):

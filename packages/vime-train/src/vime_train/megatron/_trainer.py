@@ -28,6 +28,7 @@ from vime_train.megatron._objectives import PolicyObjective, Scaling, ScoringObj
 from vime_train.megatron._optimizer import build_optimizer
 from vime_train.megatron._plan_check import check_same_plan
 from vime_train.megatron._rank_model import RankModel
+from vime_train.megatron._recording import recorded
 from vime_train.megatron._report import reduce_logs
 from vime_train.megatron._scoring import compare_log_probs, score_batch
 from vime_train.megatron._skipped import SkippedStep, describe_skipped
@@ -93,8 +94,12 @@ class Trainer:
         self._policy = Trained(model=model, optimizer=build_optimizer(config, model.chunks))
         self._companions = Companions(config, model, model_path=self._model_path)
 
-    def train(self, batch: RankBatch) -> list[dict[str, float]]:
+    def train(
+        self, batch: RankBatch, *, trace_to: str | None = None, memory_to: str | None = None
+    ) -> list[dict[str, float]]:
         """Run every optimizer step of the plan.
+
+        With `trace_to` or `memory_to`, a directory, this rank's profile or CUDA memory history goes there.
 
         What `[algorithm]` asks for is scored first, under the weights as they are before the first step: the policy's
         own log-probs, the reference's, the teacher's, the critic's values. The first call sets the reference and the
@@ -110,6 +115,10 @@ class Trainer:
             PluginCallError: a hook or a loss of the user's failed.
         """
         check_same_plan(batch, self._groups)
+        with recorded(self._groups.rank, trace_to=trace_to, memory_to=memory_to):
+            return self._train(batch)
+
+    def _train(self, batch: RankBatch) -> list[dict[str, float]]:
         hooks = self._config.hooks
         batch = run_hooks(hooks.before_log_probs, "hooks.before_log_probs", batch)
         batch, figures = self._companions.prepare(batch)

@@ -97,6 +97,10 @@ class RunDirectory:
         """One file per process of the run."""
         return self.root / "logs"
 
+    def profile(self, iteration: int) -> Path:
+        """The profiles of one iteration, one file per trainer rank."""
+        return self.root / "profile" / f"iteration-{iteration:06d}"
+
     def truncate_metrics(self, *, after: int) -> None:
         """Drop the records of iterations after `after`, and a last line that a crash cut off."""
         if not self.metrics.exists():
