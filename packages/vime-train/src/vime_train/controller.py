@@ -209,7 +209,7 @@ class _Loop:
 
     def _train(self, batch: IterationBatch, iteration: int) -> list[dict[str, float]]:
         if batch.schedule is None:
-            self._progress.say(f"iteration {iteration}: no finished group has two different rewards, nothing to learn from")
+            self._progress.say(f"iteration {iteration}: no finished group has two different rewards")
             return []
         if self._config.debug.rollout_only:
             return []

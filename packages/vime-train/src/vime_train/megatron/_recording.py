@@ -63,6 +63,6 @@ def _memory_history(path: Path) -> Iterator[None]:
     torch.cuda.memory._record_memory_history(max_entries=_MEMORY_EVENTS)
     try:
         yield
-        torch.cuda.memory._dump_snapshot(str(path))
+        torch.cuda.memory._dump_snapshot(str(path))  # type: ignore[no-untyped-call]
     finally:
         torch.cuda.memory._record_memory_history(enabled=None)
