@@ -10,6 +10,7 @@ line per check and ends with 1 if any failed.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import multiprocessing
 import os
@@ -34,6 +35,7 @@ class Check:
     megatron: dict[str, bool] = field(default_factory=dict)
     tolerance: float = 2e-4
     resume: bool = False
+    record: bool = False
 
     @property
     def ranks(self) -> int:
@@ -44,6 +46,7 @@ class Check:
 CHECKS = (
     Check(name="one GPU, fp32: NCCL, local layers on CUDA"),
     Check(name="one GPU, fp32: save, load, same next step", resume=True),
+    Check(name="one GPU, fp32: the profiler's kernels, and the memory snapshot", record=True),
     Check(name="one GPU, bf16: Transformer Engine's layers if installed", megatron={"bf16": True}, tolerance=0.05),
     Check(name="dp 2", layout={"dp": 2}),
     Check(name="tp 2", layout={"tp": 2}),
@@ -91,6 +94,8 @@ def batch_for(config: object, rank: int) -> object:
 
 def work(rank: int, check: Check, directory: Path, out: Path) -> None:
     """One rank of one check: a step, and for `resume` a second one with and without a checkpoint between."""
+    import torch
+
     from vime_train.config import RunConfig
     from vime_train.megatron import Trainer
 
@@ -110,7 +115,8 @@ def work(rank: int, check: Check, directory: Path, out: Path) -> None:
     )
     with trainer:
         batch = batch_for(config, rank)
-        reports = trainer.train(batch)
+        record = str(out / "profile") if check.record else None
+        reports = trainer.train(batch, trace_to=record, memory_to=record if torch.cuda.is_available() else None)
         trainer.export(str(out))
         if check.resume:
             trainer.save(f"{out}-checkpoint")
@@ -160,6 +166,8 @@ def problems(check: Check, directory: Path, expected: Path, *, number: int, on_g
     reports = run(check, directory, out, on_gpu=on_gpu)
     if check.resume and reports[1] != reports[2]:
         yield f"the step after a load differs: {reports[1]} and {reports[2]}"
+    if check.record:
+        yield from _missing_records(out / "profile", on_gpu=on_gpu)
     wanted = json.loads((expected / "reports.json").read_text())[0]
     for name in ("loss", "grad_norm"):
         if abs(reports[0][name] - wanted[name]) > check.tolerance * max(1.0, abs(wanted[name])):
@@ -167,6 +175,16 @@ def problems(check: Check, directory: Path, expected: Path, *, number: int, on_g
     farthest = max(np.abs(_weights(out)[name] - tensor).max() for name, tensor in _weights(expected).items())
     if farthest > check.tolerance:
         yield f"a weight lies {farthest:.2g} from the CPU's step"
+
+
+def _missing_records(directory: Path, *, on_gpu: bool) -> Iterator[str]:
+    with gzip.open(directory / "trainer-0.trace.json.gz", "rt") as file:
+        categories = {event.get("cat") for event in json.load(file)["traceEvents"]}
+    if ("kernel" if on_gpu else "cpu_op") not in categories:
+        yield f"the trace holds {sorted(filter(None, categories))}"
+    snapshot = directory / "trainer-0.memory.pickle"
+    if on_gpu and not (snapshot.is_file() and snapshot.stat().st_size):
+        yield "there is no memory snapshot"
 
 
 def _weights(directory: Path) -> dict[str, np.ndarray]:
