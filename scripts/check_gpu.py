@@ -89,6 +89,8 @@ def batch_for(config: object, rank: int) -> object:
         advantages=tuple(np.full(len(mask), (-1.0) ** len(mask), np.float32) for _, mask in columns),
         weights=np.full(len(columns), 1.0 / trained),
         step_mask_sums=(trained,),
+        rewards=np.zeros(len(columns)),
+        step_rollouts=(len(samples),),
     )
 
 

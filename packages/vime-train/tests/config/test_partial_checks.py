@@ -60,3 +60,9 @@ def test_what_works_passes(overrides: list[str]) -> None:
 def test_what_does_nothing_or_contradicts_itself_is_told(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check(*overrides)
+
+
+def test_a_temperature_of_zero_is_refused() -> None:
+    """Reference fault #2297: it divided by zero after the first generation."""
+    with pytest.raises(ConfigError, match=r"rollout\.temperature = 0: input should be greater than 0"):
+        load_config(overrides=["rollout.temperature=0"])

@@ -44,6 +44,7 @@ def a_rollout(draw: Any) -> Rollout:
             status=draw(st.sampled_from(["completed", "truncated"])),
             weight_version=draw(st.integers(0, 100)),
             weight_versions=tuple(draw(st.lists(st.integers(0, 3), max_size=5))),
+            columns=draw(st.dictionaries(names, st.tuples(*[finite] * length), max_size=2)),
         )
 
     problem = Problem(

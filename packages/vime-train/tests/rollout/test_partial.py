@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from vime_train.config import RunConfig
@@ -129,6 +129,7 @@ def test_without_the_mask_older_tokens_are_trained_on(scripted_engine: Any, smal
     iterations=st.integers(1, 8),
     max_draws=st.integers(1, 3),
 )
+@example(allowance=2, drawn=4, iterations=4, max_draws=2)
 def test_every_group_is_handed_out_once_or_waits(
     scripted_engine: Any, small_run: Make, allowance: int | None, drawn: int, iterations: int, max_draws: int
 ) -> None:
@@ -149,9 +150,11 @@ def test_every_group_is_handed_out_once_or_waits(
     assert len(waiting) <= drawn * max_draws
 
 
-def test_groups_that_wait_are_first_in_first_out(scripted_engine: Any, small_run: Make) -> None:
+@pytest.mark.parametrize("max_draws", [1, 2])
+def test_groups_that_wait_are_first_in_first_out(scripted_engine: Any, small_run: Make, max_draws: int) -> None:
     """6 groups are drawn, 4 are wanted: 2 wait, are the first of the next iteration, and count as drawn there."""
-    collector = Collector(small_run(*PARTIAL, "rollout.over_sampling_prompts=6"), SOURCE)
+    config = small_run(*PARTIAL, "rollout.over_sampling_prompts=6", f"rollout.max_draws={max_draws}")
+    collector = Collector(config, SOURCE)
     engine = scripted_engine(steady(lambda _: 3))
     groups = [[rollout.group_id for rollout in collect(collector, engine, k)[::4]] for k in (1, 2, 3)]
     assert groups == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
@@ -187,7 +190,7 @@ def test_a_group_is_judged_once_when_it_has_finished(scripted_engine: Any, small
     config = small_run(
         *PARTIAL,
         f"rollout.group_filter={here}:even_group",
-        "rollout.over_sampling_prompts=6",
+        "rollout.over_sampling_prompts=12",
         "rollout.max_new_tokens_per_iteration=10",
     )
     collector, engine = Collector(config, SOURCE), scripted_engine(steady(between(1, 30)))

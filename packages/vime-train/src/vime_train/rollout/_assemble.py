@@ -19,6 +19,7 @@ import numpy as np
 
 from vime_train.rollout._advantages import batch_advantages, surviving_share
 from vime_train.rollout._batch import RankBatch
+from vime_train.rollout._columns import own_columns
 from vime_train.rollout._groups import split_zero_variance
 from vime_train.rollout._metrics import batch_metrics
 from vime_train.rollout._plan import plan, step_sizes
@@ -110,6 +111,7 @@ def cut(
                 step_mask_sums=mask_sums,
                 rewards=np.array([sample.reward for sample in mine], np.float64),
                 step_rollouts=tuple(stands_for),
+                columns=own_columns(mine),
             )
         )
     return tuple(batches)

@@ -46,5 +46,5 @@ class RankBatch:
     step_rollouts: tuple[int, ...]
     """Per step: the rollouts it stands for, also those that were left out; learning-rate schedules count them."""
     columns: Mapping[str, tuple[npt.NDArray[np.float32], ...]] = field(default_factory=dict)
-    """What the trainers add before the first step, one entry per response token: `rollout_log_probs`,
-    `reference_log_probs`, `teacher_log_probs`, `values`, `returns`."""
+    """One entry per response token: the columns of the samples themselves, and what the trainers add before the first
+    step: `rollout_log_probs`, `reference_log_probs`, `teacher_log_probs`, `values`, `returns`."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from vime_train._errors import RunError
+from vime_train.rollout._columns import column_problems, differing_columns
 from vime_train.rollout._samples import Problem, Rollout, Sample
 
 
@@ -66,6 +67,21 @@ def check_rollouts(
             raise RolloutError(f"{name} returned rollout {rollout.rollout_id} whose {problem}.")
 
 
+def check_columns(rollouts: Sequence[Rollout], name: str) -> None:
+    """Refuse an iteration whose samples do not all have the same columns of the user's.
+
+    Raises:
+        RolloutError: with the function, the rollout and the columns.
+    """
+    found = differing_columns(rollouts)
+    if found is not None:
+        rollout, names = found
+        raise RolloutError(
+            f"{name} returned rollout {rollout.rollout_id} with other columns than the rollouts before it: "
+            f"{sorted(names)} are not on all samples. Every sample of an iteration needs the same."
+        )
+
+
 def check_resumed(found: Sequence[Rollout], resumed: Sequence[Rollout], name: str) -> None:
     """Refuse rollouts of resumed groups that are not those which were to be resumed, or that have lost tokens.
 
@@ -115,6 +131,7 @@ def _sample_problems(sample: Sample, rollout: Rollout) -> list[str]:
             f"has {len(sample.weight_versions)} weight versions for a response of {length} tokens: one each is "
             "needed, or none where all are of weight_version"
         )
+    found += column_problems(sample)
     if (sample.rollout_id, sample.group_id) != (rollout.rollout_id, rollout.group_id):
         found.append("has other ids than its rollout")
     return found

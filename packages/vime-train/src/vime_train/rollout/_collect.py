@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from vime_metrics import Count, Last
 from vime_train.plugins import CONTRACTS, calling, load
 from vime_train.rollout._buffer import GroupBuffer, is_finished
-from vime_train.rollout._check import RolloutError, check_problems, check_resumed, check_rollouts
+from vime_train.rollout._check import RolloutError, check_columns, check_problems, check_resumed, check_rollouts
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._dump import load_rollouts, save_rollouts
 from vime_train.rollout._off_policy import mask_off_policy, off_policy_share
@@ -113,6 +113,7 @@ class Collector:
                 break
         taken, buffer = buffer.take(section.prompts_per_iteration)
         rollouts = self._selected([rollout for group in taken for rollout in group])
+        check_columns(rollouts, f"rollout.function = {section.function!r}")
         metrics: dict[str, Metric] = {
             "rollout/groups_generated": Count(drawn),
             "rollout/groups_rejected": Count(rejected),

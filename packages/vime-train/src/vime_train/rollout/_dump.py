@@ -1,7 +1,8 @@
 """Rollouts on disk, to train on them again or to look at them: arrays in safetensors, the rest in JSON Lines.
 
     rollouts.jsonl        one rollout per line: ids, reward, problem; lengths, status and weight version of its samples
-    columns.safetensors   all samples one after the other: tokens, loss_mask, log_probs (float64: nothing is rounded)
+    columns.safetensors   all samples one after the other: tokens, loss_mask, log_probs (float64: nothing is rounded),
+                          and `columns.NAME` for each column of a user's own
 
 Always true: what is loaded equals what was saved; a directory is written whole or not at all; one that is damaged is an
 error that names the file and the place; nothing is unpickled.
@@ -49,6 +50,9 @@ def save_rollouts(rollouts: Sequence[Rollout], directory: str | Path) -> None:
         "loss_mask": _joined([sample.loss_mask for sample in samples], np.uint8),
         "log_probs": _joined([sample.rollout_log_probs for sample in samples], np.float64),
     }
+    for name in sorted({name for sample in samples for name in sample.columns}):
+        own = [sample.columns[name] for sample in samples if name in sample.columns]
+        columns[_own(name)] = _joined(own, np.float64)
     save_file(columns, aside / COLUMNS)
     lines = (json.dumps(_record(rollout), ensure_ascii=False) + "\n" for rollout in rollouts)
     (aside / ROLLOUTS).write_text("".join(lines), encoding="utf-8")
@@ -70,12 +74,20 @@ def load_rollouts(directory: str | Path) -> list[Rollout]:
         "loss_mask": sum(sample["response_length"] for _, record in records for sample in record["samples"]),
     }
     wanted["log_probs"] = wanted["loss_mask"]
+    for _, record in records:
+        for sample in record["samples"]:
+            for name in sample["columns"]:
+                wanted[_own(name)] = wanted.get(_own(name), 0) + sample["response_length"]
     for name, count in wanted.items():
         if name not in columns or columns[name].size != count:
             found = columns[name].size if name in columns else "none"
             raise DumpError(f"{path / COLUMNS}: column {name!r} has {found} entries, {ROLLOUTS} tells of {count}.")
     cursor = _Cursor(columns)
     return [_rollout(place, record, cursor) for place, record in records]
+
+
+def _own(name: str) -> str:
+    return f"columns.{name}"
 
 
 class _Cursor:
@@ -110,6 +122,7 @@ def _record(rollout: Rollout) -> dict[str, object]:
                 "reward": sample.reward,
                 "status": sample.status,
                 "weight_version": sample.weight_version,
+                "columns": sorted(sample.columns),
                 "weight_versions": [[version, len(list(run))] for version, run in groupby(sample.weight_versions)],
             }
             for sample in rollout.samples
@@ -152,6 +165,7 @@ def _rollout(place: str, record: dict[str, Any], cursor: _Cursor) -> Rollout:
                 reward=sample["reward"],
                 status=sample["status"],
                 weight_version=sample["weight_version"],
+                columns={name: tuple(cursor.take(_own(name), sample["response_length"])) for name in sample["columns"]},
                 weight_versions=tuple(v for version, count in sample["weight_versions"] for v in [version] * count),
             )
             for sample in record["samples"]

@@ -10,6 +10,7 @@ Always true of a sample:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -43,6 +44,8 @@ class Sample:
     """The version of the weights that sampled the last response token."""
     weight_versions: tuple[int, ...] = ()
     """The version behind each response token; empty where all are of `weight_version`."""
+    columns: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """A user's own: by name one number per response token, for hooks and dumps. Every sample has the same names."""
 
     @property
     def token_versions(self) -> tuple[int, ...]:
