@@ -23,6 +23,12 @@ nox.options.sessions = ["lint", "types", "standalone", "tests"]
 ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 PACKAGES = ("vime-schedule", "vime-cp", "vime-metrics", "vime-train")
+BENCHMARKS = {
+    "vime-schedule": ("planner.py", "pipeline_speed.py"),
+    "vime-cp": ("bench_aggregation.py", "bench_log_probs.py", "bench_returns.py"),
+    "vime-metrics": ("reduction.py", "quantiles.py"),
+    "vime-train": ("t1_table.py", "engine_seeds.py", "bench_algorithms.py"),
+}
 PROJECT = nox.project.load_toml("pyproject.toml")
 OLDEST, NEWEST = 11, 14  # Python 3.x: the oldest that the packages admit, the newest looked for
 STACK_PYTHON = "3.11"  # what the torch packages are tested on
@@ -228,6 +234,6 @@ def bench(session: nox.Session) -> None:
     """The benchmarks whose figures the READMEs quote; arguments choose packages, `nox -s bench -- vime-cp`."""
     python = stack(session)
     for package in session.posargs or PACKAGES:
-        for script in sorted((ROOT / "packages" / package / "benchmarks").glob("bench_*.py")):
-            session.log(f"{package}: {script.name}")
-            session.run(python, "-I", str(script), external=True)
+        for script in BENCHMARKS[package]:
+            session.log(f"{package}: {script}")
+            session.run(python, "-I", f"packages/{package}/benchmarks/{script}", external=True)
