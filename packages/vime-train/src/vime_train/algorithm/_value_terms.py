@@ -24,9 +24,9 @@ def value_terms(
     columns: Mapping[str, Float[Tensor, " local"]],
     packed: PackedMicroBatch,
 ) -> LossTerms:
-    """Squared error to `columns["returns"]`, clipped around `columns["values"]` unless `value_clip` is off."""
+    """Squared error to `columns["returns"]`, clipped around `columns["values"]` unless `value_clip` is 0."""
     clip = section.value_clip
-    if clip is None:
+    if clip == 0:
         found = value_loss(values, columns["returns"], mask=packed.mask)
     else:
         found = value_loss(values, columns["returns"], old_values=columns["values"], clip=clip, mask=packed.mask)

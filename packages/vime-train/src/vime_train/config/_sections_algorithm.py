@@ -151,8 +151,8 @@ class CriticSection(Section):
     """The value model of `advantage = "gae"`: the policy's layers with a head of one number, trained by Adam.
 
     It begins as the policy is when reinforcement learning begins, with a head of zeros. `value_clip` bounds how far a
-    value may move from the one that advantages were made with before its gradient ends.
+    value may move from the one that advantages were made with before its gradient ends; 0 is no bound.
     """
 
     lr: Annotated[float, Field(gt=0)] = 1e-3
-    value_clip: Annotated[float, Field(gt=0)] | None = 0.2
+    value_clip: NonNegative = 0.2
