@@ -159,7 +159,7 @@ class _Loop:
         with timer.phase("sync"):
             self._sync.send(version=0)
         with timer.phase("evaluate"):
-            evaluation = self._evaluate()
+            evaluation = self._evaluate() if self._config.evaluation.before_training else {}
         supervised = {f"supervised/{name}": value for name, value in numbers.items()}
         self._record(0, [supervised, evaluation, timer.metrics()])
         if self._config.supervised.steps and self._config.checkpoint.every:

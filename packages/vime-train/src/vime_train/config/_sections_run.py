@@ -45,12 +45,14 @@ class EvaluationSet(Section):
 class EvaluationSection(Section):
     """Greedy accuracy on problems that are never trained on, and further sets, reported as `eval/NAME/...`.
 
-    `every = 0` evaluates only before the first and after the last iteration. Tune on `split = "validation"`, and the
+    `every = 0` evaluates only before the first and after the last iteration; `before_training = false` leaves the first
+    one out. Tune on `split = "validation"`, and the
     figures of `"held_out"` stay honest.
     """
 
     problems: Count = 200
     every: Count = 10
+    before_training: bool = True
     split: Literal["held_out", "validation"] = "held_out"
     sets: dict[str, EvaluationSet] = Field(default_factory=dict)
 
