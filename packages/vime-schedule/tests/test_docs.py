@@ -16,7 +16,8 @@ import pytest
 import vime_schedule
 
 README = Path(__file__).parents[1] / "README.md"
-MIGRATING = Path(__file__).parents[3] / "docs" / "migrating.md"
+ROOT = Path(__file__).parents[3]
+MIGRATING = ROOT / "docs" / "migrating.md"
 
 
 def blocks(path: Path) -> Iterator[tuple[str, str, int]]:
@@ -34,7 +35,7 @@ def run_console(block: str, place: str) -> None:
         assert printed.rstrip() == wanted.rstrip(), f"{place}: {command}"
 
 
-@pytest.mark.parametrize("path", [README, MIGRATING], ids=["readme", "migrating"])
+@pytest.mark.parametrize("path", [README, MIGRATING, ROOT / "README.md"], ids=["readme", "migrating", "root"])
 def test_every_example_runs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
