@@ -117,7 +117,7 @@ def work(rank: int, check: Check, directory: Path, out: Path) -> None:
     )
     with trainer:
         batch = batch_for(config, rank)
-        record = str(out / "profile") if check.record else None
+        record = f"{out}-profile" if check.record else None
         reports = trainer.train(batch, trace_to=record, memory_to=record if torch.cuda.is_available() else None)
         trainer.export(str(out))
         if check.resume:
@@ -169,7 +169,7 @@ def problems(check: Check, directory: Path, expected: Path, *, number: int, on_g
     if check.resume and reports[1] != reports[2]:
         yield f"the step after a load differs: {reports[1]} and {reports[2]}"
     if check.record:
-        yield from _missing_records(out / "profile", on_gpu=on_gpu)
+        yield from _missing_records(Path(f"{out}-profile"), on_gpu=on_gpu)
     wanted = json.loads((expected / "reports.json").read_text())[0]
     for name in ("loss", "grad_norm"):
         if abs(reports[0][name] - wanted[name]) > check.tolerance * max(1.0, abs(wanted[name])):

@@ -97,39 +97,50 @@ class Collector:
 
     def _generate_rollouts(self, engine: Engine) -> Collected:
         section = self._config.rollout
-        buffer, resumed = self.buffer, self.buffer.unfinished
-        waiting, drawn, rejected = len(buffer.groups), 0, 0
+        buffer, metrics = self._filled(engine)
+        taken, left = buffer.take(section.prompts_per_iteration)
+        rollouts = self._selected([rollout for group in taken for rollout in group])
+        check_columns(rollouts, f"rollout.function = {section.function!r}")
+        metrics |= {
+            "rollout/groups_surplus": Count(left.ready),
+            "data/prompts_left_out": Last(float(self._source.left_out)),
+        }
+        if section.partial_rollout:
+            metrics["rollout/groups_buffered"] = Last(float(len(left.groups)))
+            metrics["rollout/off_policy_tokens"] = off_policy_share(rollouts, self._weight_version)
+            self.buffer = left
+        if section.mask_off_policy:
+            rollouts = mask_off_policy(rollouts, self._weight_version)
+        return Collected(rollouts=tuple(rollouts), metrics=metrics)
+
+    @property
+    def _weight_version(self) -> int:
+        """The version of the weights that sample now: iteration `k` samples under weights `k - 1`."""
+        return self._iteration - 1
+
+    def _filled(self, engine: Engine) -> tuple[GroupBuffer, dict[str, Metric]]:
+        """The buffer, filled until it has the finished groups that are wanted; groups that waited count as drawn."""
+        section, buffer = self._config.rollout, self.buffer
+        resumed, waiting = buffer.unfinished, len(buffer.groups)
         per_draw = section.over_sampling_prompts or section.prompts_per_iteration
         room = per_draw * section.max_draws - waiting
+        drawn = rejected = 0
         for draw in range(section.max_draws):
-            count = per_draw if draw else max(0, per_draw - waiting)
-            count = min(count, room - drawn)
-            found = self._draw(engine, count, resumed if draw == 0 else ())
+            count = min(per_draw if draw else max(0, per_draw - waiting), room - drawn)
+            found = self._draw(engine, count, () if draw else resumed)
             buffer = buffer.merged(found)
             refused = self._refused(buffer, {rollout.group_id for rollout in found})
             buffer = buffer.without(refused)
             drawn, rejected = drawn + count, rejected + len(refused)
             if buffer.ready >= section.prompts_per_iteration:
                 break
-        taken, buffer = buffer.take(section.prompts_per_iteration)
-        rollouts = self._selected([rollout for group in taken for rollout in group])
-        check_columns(rollouts, f"rollout.function = {section.function!r}")
-        metrics: dict[str, Metric] = {
+        counts: dict[str, Metric] = {
             "rollout/groups_generated": Count(drawn),
             "rollout/groups_rejected": Count(rejected),
-            "rollout/groups_surplus": Count(buffer.ready),
-            "data/prompts_left_out": Last(float(self._source.left_out)),
         }
         if section.partial_rollout:
-            self.buffer = buffer
-            version = self._iteration - 1  # iteration k samples under weights k - 1
-            metrics |= {
-                "rollout/groups_buffered": Last(float(len(buffer.groups))),
-                "rollout/rollouts_resumed": Count(len(resumed)),
-                "rollout/off_policy_tokens": off_policy_share(rollouts, version),
-            }
-            rollouts = mask_off_policy(rollouts, version) if section.mask_off_policy else rollouts
-        return Collected(rollouts=tuple(rollouts), metrics=metrics)
+            counts["rollout/rollouts_resumed"] = Count(len(resumed))
+        return buffer, counts
 
     def _draw(self, engine: Engine, count: int, resumed: Sequence[Rollout]) -> list[Rollout]:
         """The rollouts of the next `count` problems, and the resumed ones with what was added to them."""
