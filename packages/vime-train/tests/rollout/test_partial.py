@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from vime_train.config import RunConfig
 from vime_train.data.arithmetic import ArithmeticSums
+from vime_train.plugins.exercise import exercise
 from vime_train.rollout import (
     Collector,
     DumpError,
@@ -308,6 +310,15 @@ def test_a_rollout_function_that_does_not_go_on_is_told(
     collect(collector, engine, 1)
     with pytest.raises(RolloutError, match=message):
         collect(collector, engine, 2)
+
+
+def test_a_rollout_function_is_exercised_with_answers_to_go_on_with(small_run: Make, here: str) -> None:
+    """What `vime-train check-plugin` does for a run with partial rollouts."""
+    config = small_run(*PARTIAL, "rollout.max_new_tokens_per_iteration=4")
+    checked = exercise("vime_train.rollout.attempts:generate_rollouts", "rollout.function", config)
+    assert re.search(r"4 iterations gave [1-9]\d* rollouts", checked[-1])
+    with pytest.raises(RolloutError, match=r"group ids \[.*\] are missing"):
+        exercise(f"{here}:forgets_resumed", "rollout.function", config)
 
 
 def leaves_unfinished(engine: Any, problems: Sequence[Problem], context: RolloutContext) -> list[Rollout]:

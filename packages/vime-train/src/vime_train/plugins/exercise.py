@@ -102,14 +102,23 @@ class MadeUpEngine:
         )
 
 
+_ITERATIONS = 4
+"""Of a partial rollout: enough to go on with answers that the first ones left unfinished."""
+
+
 def _small(section: RolloutSection) -> RolloutSection:
-    return section.model_copy(update={"prompts_per_iteration": 4, "rollouts_per_prompt": 4})
+    over = None if section.over_sampling_prompts is None else 6
+    return section.model_copy(
+        update={"prompts_per_iteration": 4, "rollouts_per_prompt": 4, "over_sampling_prompts": over}
+    )
 
 
 def _collect(config: RunConfig) -> list[Rollout]:
     source = ArithmeticSums()
     small = config.model_copy(update={"rollout": _small(config.rollout)})
-    return list(Collector(small, source).collect(MadeUpEngine(source)).rollouts)
+    collector, engine = Collector(small, source), MadeUpEngine(source)
+    iterations = _ITERATIONS if config.rollout.partial_rollout else 1
+    return [rollout for _ in range(iterations) for rollout in collector.collect(engine).rollouts]
 
 
 def _rollouts(key: str, config: RunConfig) -> list[str]:
@@ -117,7 +126,8 @@ def _rollouts(key: str, config: RunConfig) -> list[str]:
     if key == "rollout.group_filter":
         return [f"{key}: accepted {len({rollout.group_id for rollout in rollouts})} of 4 groups"]
     samples = sum(len(rollout.samples) for rollout in rollouts)
-    return [f"{key}: 4 problems gave {len(rollouts)} rollouts with {samples} samples that can be trained on"]
+    asked = f"{_ITERATIONS} iterations" if config.rollout.partial_rollout else "4 problems"
+    return [f"{key}: {asked} gave {len(rollouts)} rollouts with {samples} samples that can be trained on"]
 
 
 def _reward(key: str, config: RunConfig) -> list[str]:
