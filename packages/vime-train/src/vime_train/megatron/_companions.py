@@ -82,10 +82,11 @@ class Companions:
             self._critic.save(f"{directory}/{CRITIC}", like=self._model_path)
 
     def load(self, directory: str) -> None:
-        """Take up what `save` wrote."""
+        """Take up what `save` wrote; what it did not write begins again with the policy."""
         reference = Path(directory, REFERENCE)
-        if reference.is_dir():
-            self._reference = self._read(str(reference), "the checkpoint's reference")
+        if self._config.algorithm.kl.reference is None:
+            self._reference = self._read(str(reference), "the checkpoint's reference") if reference.is_dir() else None
+        self._critic = None
         if Path(directory, CRITIC).is_dir():
             self._critic = Critic(self._policy, self._config)
             self._critic.load(f"{directory}/{CRITIC}")
