@@ -139,7 +139,9 @@ def wheel(session: nox.Session, package: str) -> str:
 
 def pytest(session: nox.Session, python: str, folder: str, *arguments: str) -> None:
     """Run the tests of `folder` with the interpreter's installed packages; -I keeps the checkout off the path."""
-    session.run(python, "-I", "-m", "pytest", "-q", *arguments, folder, external=True, env={"OMP_NUM_THREADS": "1"})
+    path = os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])  # where the packages' commands are
+    variables = {"OMP_NUM_THREADS": "1", "PATH": path}
+    session.run(python, "-I", "-m", "pytest", "-q", *arguments, folder, external=True, env=variables)
 
 
 @nox.session(python=False)
