@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -85,7 +86,13 @@ def start(directory: Path, *arguments: str, fault: str = "") -> subprocess.Popen
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_hear_ctrl_c,
     )
+
+
+def _hear_ctrl_c() -> None:
+    """As from a terminal: what nohup or a script started in the background inherits is to ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def watch(directory: Path, process: subprocess.Popen[str]) -> Watched:
