@@ -83,10 +83,11 @@ def build_dp_schedule(
     check_choice("shortage", shortage, ("error", "fill"))
     check_choice("micro_batch_order", micro_batch_order, ("pipeline", "longest_first"))
     lengths = check_total_lengths(total_lengths)
-    everyone = range(len(lengths))
+    everyone = tuple(range(len(lengths)))  # the plan shares these numbers, which saves making each several times
     rollouts = None if rollout_ids is None else number_by_appearance("rollout_ids", rollout_ids, len(lengths))
     kinds = None if signatures is None else number_by_appearance("signatures", signatures, len(lengths))
     problem = Problem(
+        everyone=everyone,
         shares=batching.shares(lengths, layout.cp),
         costs=evaluate_costs(cost, lengths),
         signatures=kinds,
@@ -111,7 +112,7 @@ def build_dp_schedule(
         batching=batching,
         objective=objective,
         total_lengths=lengths,
-        rollouts=tuple(everyone) if rollouts is None else rollouts,
+        rollouts=everyone if rollouts is None else rollouts,
         signatures=kinds,
         steps=tuple(seat_ranks(steps, layout.dp) if len(steps) > 1 else steps),
         dropped=tuple(sorted(dropped)),

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import fsum
 
 from vime_schedule._batching import Batching, FixedSize
 from vime_schedule._costs import token_cost
@@ -93,6 +94,7 @@ def build_forward_schedule(
     """
     layout, lengths = schedule.layout, schedule.total_lengths
     problem = Problem(
+        everyone=range(len(lengths)),
         shares=batching.shares(lengths, layout.cp),
         costs=evaluate_costs(cost, lengths),
         signatures=None,
@@ -104,7 +106,11 @@ def build_forward_schedule(
         longest_first=True,
     )
     partitions = [schedule.for_rank(rank).partition for rank in range(layout.dp)]
-    ranks = [split_by_signature(problem, partition)[0] if partition else None for partition in partitions]
+    totals = [fsum(map(problem.costs.__getitem__, partition)) for partition in partitions]
+    ranks = [
+        split_by_signature(problem, partition, total)[0] if partition else None
+        for partition, total in zip(partitions, totals, strict=True)
+    ]
     count, packed = _smallest_count(problem, ranks, layout)
     return ForwardSchedule(
         layout=layout,

@@ -9,7 +9,7 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from math import fsum, isnan
+from math import isnan
 from operator import index
 
 from vime_schedule._errors import ScheduleError
@@ -85,7 +85,7 @@ def evaluate_costs(cost: Callable[[int], float], lengths: Sequence[int]) -> list
     except _RAISED_BY_COSTS:
         table = {}
     values = table.values()
-    if not table or not 0 <= min(values) <= max(values) <= DEAREST or isnan(fsum(values)):
+    if not table or not 0 <= min(values) <= max(values) <= DEAREST or isnan(sum(values)):
         table = {length: _evaluate(cost, length, lengths) for length in sorted(distinct)}
     return list(map(table.__getitem__, lengths))
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from math import fsum
-from operator import gt, neg, truediv
+from operator import neg, truediv
 
-from vime_schedule._planner._items import Items
+from vime_schedule._planner._items import Items, never_rises
 
 COARSE = 8  # prices tried first, evenly
 FINE = 4  # halvings of the step around the best of them
@@ -26,22 +26,22 @@ def step_bound(classes: Sequence[Items], dp: int, num_rows: int) -> float:
     Of the k * dp + 1 dearest samples some rank has k + 1, which cost at least as much as the k + 1 cheapest of them.
     The rank of the dearest sample has at least one more in each other micro-batch.
     """
-    costs = _falling_costs(classes)
-    others = costs[1 - num_rows :] if num_rows > 1 else []
-    return max(sum(costs) / dp, _pigeonhole(costs, dp), costs[0] + sum(others))
+    below = _cost_below(classes)
+    others = below[-1] - below[-num_rows]
+    return max(below[-1] / dp, _pigeonhole(below, dp), below[1] + others)
 
 
-def _falling_costs(classes: Sequence[Items]) -> Sequence[int]:
-    """The costs of all samples, dearest first."""
+def _cost_below(classes: Sequence[Items]) -> Sequence[int]:
+    """What the k dearest samples cost, for every k."""
     if len(classes) == 1 and classes[0].is_monotone:
-        return classes[0].costs
-    return sorted(chain.from_iterable(items.costs for items in classes), reverse=True)
+        return classes[0].cost_below
+    falling = sorted(chain.from_iterable(items.costs for items in classes), reverse=True)
+    return list(accumulate(falling, initial=0))
 
 
-def _pigeonhole(costs: Sequence[int], holes: int) -> int:
-    """The least cost of the dearest of `holes` sets that hold all of `costs`, given in falling order."""
-    below = array("q", accumulate(costs, initial=0))
-    return max(below[k * holes + 1] - below[k * holes - k] for k in range((len(costs) - 1) // holes + 1))
+def _pigeonhole(below: Sequence[int], holes: int) -> int:
+    """The least cost of the dearest of `holes` sets that hold all samples, the k dearest of which cost `below[k]`."""
+    return max(below[k * holes + 1] - below[k * holes - k] for k in range((len(below) - 2) // holes + 1))
 
 
 def lockstep_bound(items: Items, dp: int, num_rows: int, capacity: int) -> float:
@@ -61,7 +61,7 @@ def lockstep_bound(items: Items, dp: int, num_rows: int, capacity: int) -> float
     for _ in range(FINE):
         step /= 2
         best, at = max((best, at), *((prices.loss(price), price) for price in (max(0.0, at - step), at + step)))
-    return sum(items.costs) / dp + max(0.0, best)
+    return items.cost_below[-1] / dp + max(0.0, best)
 
 
 class _Prices:
@@ -74,9 +74,11 @@ class _Prices:
             costs, loads = [costs[item] for item in order], [loads[item] for item in order]
         num_large = items.count_above(capacity // 2)
         small_costs, small_loads = costs[num_large:], loads[num_large:]
-        densities = array("d", map(truediv, small_costs, small_loads))
+        quotients = list(map(truediv, small_costs, small_loads))
+        is_falling, densities = never_rises(quotients), array("d", quotients)
+        del quotients  # four times the memory of the array
         rising, densest = small_loads[::-1], densities[::-1]
-        if any(map(gt, islice(densities, 1, None), densities)):
+        if not is_falling:
             order = sorted(range(len(densities)), key=densities.__getitem__, reverse=True)
             densities = array("d", [densities[k] for k in order])
             small_costs, small_loads = [small_costs[k] for k in order], [small_loads[k] for k in order]
@@ -87,7 +89,7 @@ class _Prices:
         self._cost_below = array("d", accumulate(small_costs, initial=0))
         self._load_below = array("d", accumulate(small_loads, initial=0))
         dearest_large = sorted(costs[:num_large], reverse=True)
-        least = _pigeonhole(_falling_costs([items]), dp * num_rows)
+        least = _pigeonhole(_cost_below([items]), dp * num_rows)
         self._heights = [least, *dearest_large[dp : dp * num_rows : dp]]
         rooms = [max(0, capacity - load) for load in loads[:num_large]]
         reach = [bisect_right(rising, room) for room in rooms]

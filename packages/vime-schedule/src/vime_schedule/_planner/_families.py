@@ -51,6 +51,7 @@ def _plan_units(
 ) -> StepSchedule:
     whole = replace(
         problem,
+        everyone=range(len(units)),
         shares=[sum(problem.shares[position] for position in unit) for unit in units],
         costs=[_cost_of(cost, unit) for unit in units],
         signatures=None if problem.signatures is None else [problem.signatures[unit[0]] for unit in units],

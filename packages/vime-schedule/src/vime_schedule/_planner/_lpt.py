@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import islice
 
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._items import Items
@@ -29,16 +30,16 @@ def fill_cheapest(items: Items, chosen: Sequence[int], dp: int, num_rows: int, c
         return None
     shift = num_bins.bit_length()
     mask = (1 << shift) - 1
-    loads, costs = list(map(items.loads.__getitem__, chosen)), items.costs
+    loads, costs = items.loads, items.costs
     bins = [[item] for item in chosen[:num_bins]]
-    used = loads[:num_bins]
+    used = [loads[item] for item in chosen[:num_bins]]
     keys = [costs[item] << shift | b for b, item in enumerate(chosen[:num_bins])]  # cost and bin in one number
     open_bins = keys.copy()
     heapify(open_bins)
     waiting: list[tuple[int, int]] = []  # load and bin
     returns = never = capacity + 1  # the load of the first waiting bin
-    for k in range(num_bins, len(chosen)):
-        load = loads[k]
+    for item in islice(chosen, num_bins, None):
+        load = loads[item]
         limit = capacity - load
         if returns <= limit:
             while waiting and waiting[0][0] <= limit:
@@ -57,7 +58,6 @@ def fill_cheapest(items: Items, chosen: Sequence[int], dp: int, num_rows: int, c
                 return None
             key = open_bins[0]
             b = key & mask
-        item = chosen[k]
         bins[b].append(item)
         used[b] += load
         heapreplace(open_bins, key + (costs[item] << shift))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from typing import TypeAlias
 
 from vime_schedule._planner._deal import sort_rows
@@ -123,8 +123,8 @@ def _fill_rest(
 def _remaining(items: Items, peeled: list[list[list[int]]]) -> Sequence[int]:
     """The items that are in no peeled row, dearest first."""
     if not peeled:
-        return range(len(items))
-    taken = bytearray(len(items))
+        return items.indices
+    free = bytearray(b"\1") * len(items)
     for item in chain.from_iterable(chain.from_iterable(peeled)):
-        taken[item] = 1
-    return [item for item, is_taken in enumerate(taken) if not is_taken]
+        free[item] = 0
+    return list(compress(items.indices, free))

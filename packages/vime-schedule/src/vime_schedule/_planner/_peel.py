@@ -32,7 +32,6 @@ class FreeItems:
         self.cost = sum(costs)
         self._links = array("q", range(len(loads) + 1))  # arrays take a quarter of the memory of lists
         self._falling_loads = array("q", map(neg, loads))
-        self._falling_costs = array("q", map(neg, costs))
 
     def next_free(self, item: int) -> int:
         """The first free item from `item` on, or the number of items."""
@@ -54,7 +53,7 @@ class FreeItems:
     def take_bin(self, capacity: int, height: int, keep: int, start: int = 0) -> list[int]:
         """Take the first free item from `start` on and then the longest that fit, until `keep` items are left."""
         links, loads, costs = self._links, self.loads, self.costs
-        falling_loads, falling_costs, size = self._falling_loads, self._falling_costs, len(loads)
+        falling_loads, size = self._falling_loads, len(loads)
         first = self.next_free(start)
         taken = [first]
         room, below = capacity - loads[first], height - costs[first]
@@ -63,7 +62,7 @@ class FreeItems:
         while spare > 0 and room > 0 and below > 0:
             item = bisect_left(falling_loads, -room, item)
             if item < size and costs[item] > below:
-                item = bisect_left(falling_costs, -below, item)
+                item = bisect_left(costs, -below, item, key=neg)
             if item < size and links[item] != item:
                 item = self.next_free(item)
             if item >= size:
@@ -108,13 +107,17 @@ def peel_row_at(
     return row
 
 
+def _by_load_alone(items: Items, order: Sequence[int]) -> FreeItems:
+    """Items that cost nothing, so that any height above 0 takes all of them."""
+    return FreeItems([items.loads[item] for item in order], bytes(len(order)))
+
+
 def count_first_fit(items: Items, capacity: int) -> int:
     """The bins that first-fit decreasing takes."""
     order = sorted(range(len(items)), key=items.loads.__getitem__, reverse=True)
-    free = FreeItems([items.loads[item] for item in order], [items.costs[item] for item in order])
-    unlimited, bins = free.cost, 0
+    free, bins = _by_load_alone(items, order), 0
     while free.count:
-        free.take_bin(capacity, unlimited, 0)
+        free.take_bin(capacity, 1, 0)
         bins += 1
     return bins
 
@@ -131,12 +134,11 @@ def first_fit_decreasing(items: Items, chosen: Sequence[int], dp: int, num_rows:
     if len(chosen) < num_bins:
         return None
     order = chosen if items.is_monotone else sorted(chosen, key=items.loads.__getitem__, reverse=True)
-    free = FreeItems([items.loads[item] for item in order], [items.costs[item] for item in order])
-    unlimited = free.cost
+    free = _by_load_alone(items, order)
     bins: list[list[int]] = []
     while free.count:
         if len(bins) == num_bins:
             return None
-        taken = free.take_bin(capacity, unlimited, num_bins - len(bins) - 1)
+        taken = free.take_bin(capacity, 1, num_bins - len(bins) - 1)
         bins.append([order[index] for index in taken])
     return Grid.of(bins, items, dp)

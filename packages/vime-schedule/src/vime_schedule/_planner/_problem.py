@@ -13,6 +13,7 @@ class Problem:
     """Samples by position, the ranks they are planned for, and the policies.
 
     Args:
+        everyone: the position of each sample, 0, 1, 2, ...
         shares: what each sample adds to its micro-batch.
         costs: the cost of each sample.
         signatures: the signature number of each sample; None where all are alike.
@@ -24,6 +25,7 @@ class Problem:
         longest_first: whether rows run from the dearest to the cheapest, whatever the pipeline would like.
     """
 
+    everyone: Sequence[int]
     shares: Sequence[int]
     costs: Sequence[float]
     signatures: Sequence[int] | None

@@ -38,15 +38,7 @@ class _Plan:
 
 def plan_step(problem: Problem, number: int, positions: Sequence[int], num_rollouts: int) -> StepSchedule:
     """Plan step `number`, which trains the samples at `positions`."""
-    classes = split_by_signature(problem, positions)
-    fewest = fewest_micro_batches(classes, problem.layout, problem.capacity, problem.unit)
-    best = _plan(problem, number, classes, fewest)
-    for _ in range(LARGER):
-        larger = _larger(problem, number, classes, best)
-        if larger is None:
-            break
-        best = larger
-    unit = fsum(map(problem.costs.__getitem__, positions)) / sum(sum(items.costs) for items in classes)
+    best, fewest, unit = _best_plan(problem, number, positions)
     return StepSchedule(
         micro_batches=best.grid.by_rank(),
         costs=tuple(
@@ -55,13 +47,27 @@ def plan_step(problem: Problem, number: int, positions: Sequence[int], num_rollo
         ),
         global_batch_size=num_rollouts,
         bounds=StepBounds(
-            micro_batches=fewest.total,
+            micro_batches=fewest,
             step=best.step_bound * unit,
             lockstep=max(best.step_bound, best.lockstep_bound) * unit,
             cheapest=0.0 if [] in best.grid.bins else min(map(problem.costs.__getitem__, positions)),
         ),
         reasons=best.count.reasons,
     )
+
+
+def _best_plan(problem: Problem, number: int, positions: Sequence[int]) -> tuple[_Plan, int, float]:
+    """The plan, the fewest micro-batches per rank, and the cost of one unit of scaled cost."""
+    total_cost = fsum(map(problem.costs.__getitem__, positions))
+    classes = split_by_signature(problem, positions, total_cost)
+    fewest = fewest_micro_batches(classes, problem.layout, problem.capacity, problem.unit)
+    best = _plan(problem, number, classes, fewest)
+    for _ in range(LARGER):
+        larger = _larger(problem, number, classes, best)
+        if larger is None:
+            break
+        best = larger
+    return best, fewest.total, total_cost / sum(items.cost_below[-1] for items in classes)
 
 
 def _plan(problem: Problem, number: int, classes: Sequence[Items], count: Count) -> _Plan:
