@@ -72,13 +72,14 @@ def _best_plan(problem: Problem, number: int, positions: Sequence[int]) -> tuple
 
 def _plan(problem: Problem, number: int, classes: Sequence[Items], count: Count) -> _Plan:
     packed, held = pack_legally(problem, number, classes, count)
+    least = fsum(one.bound for one in packed)
     grid = place_all(problem, classes, [one.grid for one in packed])
+    del packed  # its bins of items, now that there are bins of positions
     order = order_rows(
         grid, problem.layout, longest_first=problem.longest_first, search=problem.objective == "pipeline"
     )
     grid = grid.take([row * grid.dp + rank for row in order for rank in range(grid.dp)])
     least_step = step_bound(classes, grid.dp, 1 if [] in grid.bins else grid.num_rows)
-    least = fsum(one.bound for one in packed)
     if problem.objective == "step":
         value, bound = float(max(grid.rank_costs())), least_step
     elif problem.objective == "pipeline":  # a larger count always might pay
