@@ -11,6 +11,7 @@ Laws
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
@@ -113,11 +114,20 @@ def _fill_rest(
     items: Items, fixed: list[list[list[int]]], dp: int, num_rows: int, capacity: int, fill: Fill
 ) -> _Packing | None:
     """The fixed rows, and the other items spread over the other rows by `fill`."""
-    filled = fill(items, _remaining(items, fixed), dp, num_rows - len(fixed), capacity)
+    rest = _remaining(items, fixed)
+    if fixed and _overflow(items, rest, dp * (num_rows - len(fixed)), capacity):
+        return None
+    filled = fill(items, rest, dp, num_rows - len(fixed), capacity)
     if filled is None:
         return None
     grid = Grid.of(chain.from_iterable(fixed), items, dp) + sort_rows(filled)
     return _Packing(grid=grid, fixed=fixed, lockstep=grid.lockstep())
+
+
+def _overflow(items: Items, rest: Sequence[int], num_bins: int, capacity: int) -> bool:
+    """Whether the bins are too few for the loads of `rest` even if all were full; an oversize item fills one bin."""
+    over = bisect_left(rest, items.count_above(capacity))
+    return sum(map(items.loads.__getitem__, rest[over:])) > capacity * (num_bins - over)
 
 
 def _remaining(items: Items, peeled: list[list[list[int]]]) -> Sequence[int]:
