@@ -2,8 +2,8 @@
 
 Laws
 - Costs are whole numbers of at least 1 that add up to about 2**42, so sums are exact and the same on every machine.
-- Samples above the capacity come first, then cost falls; equal costs fall in load, then in cost before scaling, then rise
-  in position (S5).
+- Samples above the capacity come first, then cost falls; equal costs fall in load, then in cost before scaling, then
+  rise in position (S5).
 - `is_monotone` says that loads fall along with costs, which every cost that grows with length gives.
 """
 
