@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from vime_train.cluster._environment import RUN_TOKEN, applied
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "60"], env={**os.environ, RUN_TOKEN: "0badcafe"}) as process:
+        while not Path(f"/proc/{process.pid}/environ").read_bytes():  # empty for a moment while the program is loaded
+            time.sleep(0.01)
         yield process
         process.kill()
 
