@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+LEAST, LEAST_OF_SFT = 0.5, 0.2
+"""Measured after 12 iterations: 0.64 (PPO) to 0.86 (RLOO); 0.27 for `sft`, which sees a quarter of the answers."""
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "bench_algorithms.py"
 
 
@@ -28,7 +30,8 @@ def curves(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
 
 
 def test_every_algorithm_raises_the_reward(curves: dict[str, list[float]]) -> None:
-    """A random model scores 0.02 here; the slowest algorithm trebles that, most come near a half."""
-    assert len(curves) == 16
-    stuck = {name: values for name, values in curves.items() if not (values[-1] > max(0.07, 3 * values[0]))}
-    assert not stuck
+    """A random model scores 0.02 here."""
+    assert len(curves) >= 16
+    assert all(values[0] < 0.05 for values in curves.values())
+    least = {name: LEAST_OF_SFT if name == "sft" else LEAST for name in curves}
+    assert not {name: values for name, values in curves.items() if not values[-1] > least[name]}

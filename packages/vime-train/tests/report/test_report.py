@@ -27,6 +27,7 @@ from vime_train.report import (
     write_last_iteration,
     write_report,
 )
+from vime_train.report._curves import _times
 from vime_train.report._page import histogram
 from vime_train.rollout import Collector, assemble
 
@@ -196,6 +197,17 @@ def test_the_picture_follows_the_figures(finished: Path) -> None:
         file.write(json.dumps({"step": 4, "rollout/reward": 0.9}) + "\n")
     write_report(finished)
     assert (finished / "curves.png").read_bytes() != before
+
+
+def test_bars_of_time_reach_the_step_and_stand_below_the_edge() -> None:
+    """An empty bar at the top, such as that of a phase which most iterations lack, took matplotlib's margin away."""
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    _times(axes, [record(1, **step(1)), record(2, **step(2) | {"time__evaluate": 0.2, "time__step": 3.8})])
+    tops = [bar.get_y() + bar.get_height() for container in axes.containers for bar in container]
+    assert max(tops) == pytest.approx(4.0)
+    assert axes.get_ylim()[1] > max(tops)
 
 
 def test_a_run_that_was_stopped_early_still_has_a_report(finished: Path) -> None:

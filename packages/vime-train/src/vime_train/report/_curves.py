@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, ORANGE, GREEN, GREY = "#2f6fb3", "#d9730d", "#2e8b57", "#8a8f98"
-_COLOURS = (BLUE, GREEN, ORANGE, "#8e63b0", "#c2454a", "#5aa5a0", "#b0a030")
+_COLOURS = (BLUE, GREEN, ORANGE, "#8e63b0", "#c2454a", "#5aa5a0", "#b0a030", GREY)
 
 
 def write_curves(
@@ -32,6 +32,7 @@ def write_curves(
 
     mpl.use("Agg")  # no display; nothing of ours draws on a screen
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(11, 7), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
@@ -42,6 +43,7 @@ def write_curves(
     _times(axes[1][1], records)
     for one in axes.flat:
         one.set_xlabel("iteration")
+        one.xaxis.set_major_locator(MaxNLocator(integer=True))
         one.grid(alpha=0.25)
         one.spines[["top", "right"]].set_visible(False)
         if one.get_legend_handles_labels()[0] and one.get_legend() is None:
@@ -53,7 +55,9 @@ def _rewards(axes: Axes, records: Sequence[Record], split: str) -> None:
     axes.set_title("Reward and accuracy", loc="left", fontsize=11)
     axes.plot(*series(records, "rollout/reward"), color=BLUE, label="reward of sampled rollouts")
     axes.plot(*series(records, "eval/accuracy"), color=ORANGE, marker="o", label=f"greedy accuracy, {split}")
-    axes.set_ylim(-0.02, 1.02)
+    values = [value for name in ("rollout/reward", "eval/accuracy") for value in series(records, name)[1]]
+    low, high = min([0.0, *values]), max([1.0, *values])
+    axes.set_ylim(low - 0.02 * (high - low), high + 0.02 * (high - low))
 
 
 def _lengths(axes: Axes, records: Sequence[Record]) -> None:
@@ -82,11 +86,19 @@ def _times(axes: Axes, records: Sequence[Record]) -> None:
     trained = [record for record in records if record.iteration > 0]
     iterations = [record.iteration for record in trained]
     below = [0.0] * len(trained)
-    for phase, colour in zip(PHASES, _COLOURS, strict=True):
-        seconds = [record.values.get(f"time/{phase}", 0.0) for record in trained]
+    for phase, colour in zip((*PHASES, "other"), _COLOURS, strict=True):
+        seconds = [_seconds(record, phase, counted) for record, counted in zip(trained, below, strict=True)]
         if sum(seconds) > 0:
             axes.bar(iterations, seconds, bottom=below, width=0.9, color=colour, label=phase)
             below = [low + more for low, more in zip(below, seconds, strict=True)]
     axes.set_ylabel("seconds")
     if any(below):
+        axes.set_ylim(0, 1.04 * max(below))  # matplotlib leaves no margin above a bar on which an empty one stands
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9, reverse=True)
+
+
+def _seconds(record: Record, phase: str, counted: float) -> float:
+    """Seconds of a phase; "other" is what is left of the step after the phases that were `counted`."""
+    if phase == "other":
+        return max(0.0, record.values.get("time/step", 0.0) - counted)
+    return record.values.get(f"time/{phase}", 0.0)
