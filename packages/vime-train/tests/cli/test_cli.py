@@ -63,6 +63,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         (["eval"], "there is no trained model to evaluate"),
         (["eval", "--run", "nowhere"], "nowhere is not the directory of a finished run"),
         (["eval", "--samples", "0"], "--samples 0: at least 1 is needed"),
+        (["eval", "--top-p", "1.5"], "--top-p 1.5: above 0 and at most 1 is needed"),
         (["check-plugin", "a.b:c", "--for", "rollout.reward"], "there is no module 'a'"),
         (["check-plugin", "math:sqrt", "--for", "rollout.rewards"], "there is no extension point 'rollout.rewards'"),
     ],

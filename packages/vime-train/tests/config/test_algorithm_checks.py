@@ -149,6 +149,14 @@ def test_an_option_that_nothing_reads_is_refused(given: str, base: list[str]) ->
     assert "is read by nothing in this run: remove it, or " in problems(*base, given)
 
 
+def test_a_part_of_the_distribution_is_not_trained_on_with_log_probs_of_all_of_it() -> None:
+    text = problems("rollout.top_p=0.9")
+    assert text.startswith("rollout.top_p = 0.9: ")
+    assert "Use rollout.top_p = 1; evaluation.sets.NAME.top_p may be lower." in text
+    assert problems("rollout.top_p=0.9", *SUPPORTED["SFT"]) == "", "no ratio is computed"
+    assert problems("rollout.top_p=0.9", "debug.rollout_only=true") == ""
+
+
 def test_the_default_configuration_reads_every_option_it_sets() -> None:
     assert problems() == ""
 

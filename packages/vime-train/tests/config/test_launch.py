@@ -99,7 +99,7 @@ def test_virtual_stages_need_a_pipeline() -> None:
 def test_vpp_at_pp_2_without_overlap_is_refused() -> None:
     overrides = ["layout.pp=2", "layout.vpp=2", "layout.dp=1", "model.num_hidden_layers=4"]
     text = refuse(*overrides, "megatron.overlap_p2p_comm=false")
-    assert "activations would be swapped with gradients" in text
+    assert "how they exchange activations of packed samples follows from [layout]" in text
 
 
 def test_the_group_size_is_at_least_pp() -> None:

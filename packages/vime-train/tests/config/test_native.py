@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 
 import pytest
 
 from vime_train.config import data_parallel_fields, load_config, native_problems, transformer_fields
 from vime_train.config._native import DATA_PARALLEL, ENGINE, OPTIMIZER, OWNED, TRANSFORMER
+from vime_train.config._native_refused import REFUSED
 from vime_train.config._vendor_fields import VendorClass, accepts, fields
 
 
@@ -19,11 +21,11 @@ def problems(*overrides: str) -> list[str]:
 
 def test_fields_that_exist_and_fit_pass() -> None:
     assert not problems(
+        "cluster.gpus_per_process=1",
         "megatron.recompute_granularity='full'",
         "megatron.recompute_num_layers=1",
         "megatron.bucket_size=1000",
-        "optimizer.decoupled_lr=1e-3",
-        "optimizer.overlap_param_gather_with_optimizer_step=false",
+        "optimizer.adam_eps=1e-6",
         "vllm.gpu_memory_utilization=0.5",
         "vllm.kv_cache_dtype='auto'",
     )
@@ -33,13 +35,13 @@ def test_fields_that_exist_and_fit_pass() -> None:
     ("override", "message"),
     [
         ("megatron.recompute_num_layer=1", "Did you mean megatron.recompute_num_layers?"),
-        ("megatron.num_moe_experts='3'", "TransformerConfig.num_moe_experts is declared as Optional[int]"),
+        ("megatron.barrier_with_L1_time=3", "ModelParallelConfig.barrier_with_L1_time is declared as bool"),
         ("megatron.params_dtype='float32'", "declared as torch.dtype"),
         ("megatron.tensor_model_parallel_size=2", "this is decided by layout.tp; set it there"),
         ("megatron.bucket_size='x'", "DistributedDataParallelConfig.bucket_size is declared as"),
         ("optimizer.lrr=1", "unknown key optimizer.lrr: the installed megatron has no such field in OptimizerConfig"),
         ("optimizer.lrr=1", "Did you mean optimizer.lr?"),
-        ("optimizer.fp16=1", "OptimizerConfig.fp16 is declared as bool"),
+        ("optimizer.adam_eps='x'", "OptimizerConfig.adam_eps is declared as float"),
         ("vllm.gpu_memory_utilisation=1", "Did you mean vllm.gpu_memory_utilization?"),
         ("vllm.gpu_memory_utilization='a'", "EngineArgs.gpu_memory_utilization is declared as float"),
         ("vllm.model='x'", "this is decided by model.path; set it there"),
@@ -49,6 +51,43 @@ def test_what_does_not_fit_is_told(override: str, message: str) -> None:
     found = problems(override)
     assert len(found) == 1
     assert message in found[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("optimizer.optimizer='sgd'", "Megatron's distributed optimizer, which is always used, is Adam; remove it."),
+        ("optimizer.decoupled_lr=1.0", "every parameter follows optimizer.lr and optimizer.schedule"),
+        ("optimizer.bf16=true", "this is decided by megatron.bf16"),
+        ("megatron.fp16=true", "fp16 needs a loss scale"),
+        ("megatron.num_moe_experts=4", "models are dense"),
+        ("megatron.hidden_dropout=0.1", "ratios would be wrong"),
+        ("megatron.add_qkv_bias=true", "the model computes what its config.json says"),
+        ("megatron.use_distributed_optimizer=false", "the distributed optimizer is always used"),
+        ("megatron.overlap_grad_reduce=true", "gradients are reduced once"),
+        ("megatron.check_for_nan_in_grad=true", "skipped, counted and named (train.max_skipped_steps)"),
+        ("megatron.recompute_granularity='full'", "it needs a GPU"),
+        ("megatron.sequence_parallel=true", "it needs a GPU"),
+        ("vllm.logprobs_mode='processed_logprobs'", "those of the whole distribution"),
+        ("vllm.enable_prefix_caching=true", "must not survive a weight sync"),
+        ("vllm.tensor_parallel_size=2", "use engine.engines for more"),
+        ("vllm.override_generation_config={top_p=0.5}", "[rollout] and [evaluation] say how answers are sampled"),
+    ],
+)
+def test_what_would_break_or_do_nothing_is_refused_with_its_reason(override: str, reason: str) -> None:
+    found = problems(override)
+    assert len(found) == 1
+    assert found[0].startswith(override.partition("=")[0])
+    assert reason in found[0]
+
+
+def test_a_refusal_names_fields_that_exist() -> None:
+    """A pattern that covers nothing, or a field that another table owns, would be a rule about nothing."""
+    for section, vendors in (("megatron", (*TRANSFORMER, *DATA_PARALLEL)), ("vllm", ENGINE), ("optimizer", OPTIMIZER)):
+        known = {key for vendor in vendors for key in fields(vendor)} - set(OWNED[section])
+        for refusal in REFUSED[section]:
+            for pattern in refusal.keys:
+                assert any(fnmatchcase(key, pattern) for key in known), f"{section}.{pattern}"
 
 
 def test_megatron_keys_are_split_by_the_class_that_takes_them() -> None:

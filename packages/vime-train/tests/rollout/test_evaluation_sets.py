@@ -24,7 +24,7 @@ def right_every_fourth(prompt: str, sample: int, seed: int) -> str:
 def test_a_set_has_its_own_options_sampling_and_figures(scripted_engine: Any, small_run: Make) -> None:
     config = small_run(
         f"evaluation.sets.short={{source='{SUMS}', options={{max_terms=3}}, problems=10, split='validation'}}",
-        f"evaluation.sets.many={{source='{SUMS}', problems=5, samples=8, temperature=0.7}}",
+        f"evaluation.sets.many={{source='{SUMS}', problems=5, samples=8, temperature=0.7, top_p=0.9}}",
     )
     engine = scripted_engine(right_every_fourth)
     figures = EvaluationSets(config, ArithmeticSums()).evaluate(engine)
@@ -34,6 +34,7 @@ def test_a_set_has_its_own_options_sampling_and_figures(scripted_engine: Any, sm
     assert figures["eval/many/truncated"] == 0.0
     assert [request.num_samples for request in engine.requests] == [1] * 10 + [8] * 5
     assert [request.temperature for request in engine.requests] == [0.0] * 10 + [0.7] * 5
+    assert [request.top_p for request in engine.requests] == [1.0] * 10 + [0.9] * 5
     short = ArithmeticSums(max_terms=3, max_prompt_tokens=32).validation(10)
     assert [request.prompt_tokens for request in engine.requests[:10]] == [one.prompt_tokens for one in short]
 

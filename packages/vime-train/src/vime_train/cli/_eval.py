@@ -33,7 +33,13 @@ def eval(arguments: argparse.Namespace) -> int:  # noqa: A001  # the name of the
         raise ConfigError(f"the split {split} has no problem: ask for at least one with --problems.")
     engine = _engine(config, model_path)
     scored = score_split(
-        engine, source, config, problems, samples=arguments.samples, temperature=_temperature(arguments, config)
+        engine,
+        source,
+        config,
+        problems,
+        samples=arguments.samples,
+        temperature=_temperature(arguments, config),
+        top_p=config.rollout.top_p if arguments.top_p is None else arguments.top_p,
     )
     engine.close()
     print(f"{model_path}: {len(problems)} problems of {split}, {arguments.samples} answers each")
@@ -48,6 +54,8 @@ def _what(arguments: argparse.Namespace) -> tuple[RunConfig, str]:
     """The configuration and the model directory that the arguments name."""
     if arguments.samples < 1:
         raise ConfigError(f"--samples {arguments.samples}: at least 1 is needed.")
+    if arguments.top_p is not None and not 0 < arguments.top_p <= 1:
+        raise ConfigError(f"--top-p {arguments.top_p:g}: above 0 and at most 1 is needed.")
     if arguments.run is None:
         config = load_config(arguments.config, arguments.overrides)
         if config.model.path is None:

@@ -69,6 +69,7 @@ def _eval(commands: Any) -> None:
     parser.add_argument("--problems", type=int, help="default: evaluation.problems")
     parser.add_argument("--samples", type=int, default=1, help="answers per problem; more than 1 gives pass@k")
     parser.add_argument("--temperature", type=float, help="default: 0 for one sample, else rollout.temperature")
+    parser.add_argument("--top-p", type=float, help="default: rollout.top_p; no part in greedy answers")
     parser.add_argument("--output", metavar="FILE", help="write every answer and its score as JSON lines")
 
 

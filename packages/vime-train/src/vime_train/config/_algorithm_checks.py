@@ -120,6 +120,12 @@ def _additions(config: RunConfig) -> Iterator[str]:
             f"rollout.temperature = {temperature:g} with algorithm.correction.kind = {correction.kind!r}: the engine's "
             "log-probs, at temperature 1, cannot be compared. Use one of the two."
         )
+    if config.rollout.top_p < 1 and section.loss != "sft" and not config.debug.rollout_only:
+        yield (
+            f"rollout.top_p = {config.rollout.top_p:g}: answers would be sampled from a part of the distribution, and "
+            "the trainers' log-probs are of all of it: every ratio, and with it the gradient, would be biased. Use "
+            "rollout.top_p = 1; evaluation.sets.NAME.top_p may be lower."
+        )
     low, high = correction.low, correction.high
     if low is not None and high is not None and low > high:
         yield f"algorithm.correction.low = {low:g} is above algorithm.correction.high = {high:g}: swap them."

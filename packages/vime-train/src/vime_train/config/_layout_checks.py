@@ -55,11 +55,6 @@ def _pipeline(config: RunConfig, shape: ModelShape) -> Iterator[str]:
         )
     if layout.vpp > 1 and layout.pp == 1:
         yield f"layout.vpp = {layout.vpp} with layout.pp = 1: virtual stages need a pipeline; use vpp = 1 or pp > 1."
-    if layout.vpp > 1 and layout.pp == 2 and config.megatron.get("overlap_p2p_comm") is False:
-        yield (
-            "megatron.overlap_p2p_comm = false with layout.pp = 2 and layout.vpp > 1: both neighbours are the same "
-            "rank and activations would be swapped with gradients. Leave the key out, it is set to true."
-        )
     group = layout.microbatch_group_size_per_vp_stage
     if layout.vpp > 1 and group is not None and group < layout.pp:
         yield (

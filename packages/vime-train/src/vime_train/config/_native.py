@@ -1,7 +1,8 @@
 """The sections whose keys are a vendor's own: `[megatron]`, `[optimizer]`, `[vllm]`.
 
 Always true after `native_problems(config) == []`: every native key is a field of the installed vendor, its value has
-the field's type, and no key is one that Vime sets itself from another section.
+the field's type, no key is one that Vime sets itself from another section, and none is known to break or to be read by
+nothing (`_native_refused`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from vime_train.config._native_refused import refusal
 from vime_train.config._vendor_fields import VendorClass, accepts, fields
 
 if TYPE_CHECKING:
@@ -74,9 +76,11 @@ def data_parallel_fields(config: RunConfig) -> dict[str, object]:
 def native_problems(config: RunConfig) -> list[str]:
     """One sentence per native key that cannot be passed on."""
     return [
-        *_section_problems("megatron", config.megatron, (*TRANSFORMER, *DATA_PARALLEL)),
-        *_section_problems("optimizer", config.optimizer.native, OPTIMIZER, also=type(config.optimizer).model_fields),
-        *_section_problems("vllm", config.vllm, ENGINE),
+        *_section_problems("megatron", config, config.megatron, (*TRANSFORMER, *DATA_PARALLEL)),
+        *_section_problems(
+            "optimizer", config, config.optimizer.native, OPTIMIZER, also=type(config.optimizer).model_fields
+        ),
+        *_section_problems("vllm", config, config.vllm, ENGINE),
     ]
 
 
@@ -85,21 +89,28 @@ def _known(vendors: Sequence[VendorClass]) -> dict[str, tuple[str, VendorClass]]
 
 
 def _section_problems(
-    section: str, values: Mapping[str, object], vendors: Sequence[VendorClass], also: Mapping[str, object] | None = None
+    section: str,
+    config: RunConfig,
+    values: Mapping[str, object],
+    vendors: Sequence[VendorClass],
+    also: Mapping[str, object] | None = None,
 ) -> Iterator[str]:
     known = _known(vendors) if values else {}
     names = " or ".join(vendor.name for vendor in vendors)
     for key, value in values.items():
+        given = f"{section}.{key} = {value!r}"
         if key in OWNED[section]:
-            yield f"{section}.{key} = {value!r}: this is decided by {OWNED[section][key]}; set it there."
+            yield f"{given}: this is decided by {OWNED[section][key]}; set it there."
         elif key not in known:
             close = get_close_matches(key, [*known, *(also or ())], n=1)
             hint = f" Did you mean {section}.{close[0]}?" if close else ""
             yield f"unknown key {section}.{key}: {_fields_of(names, vendors[0], known)}.{hint}"
+        elif reason := refusal(section, key, config):
+            yield f"{given}: {reason}."
         else:
             annotation, vendor = known[key]
             if not accepts(annotation, value, aliases_are_scalars=vendor.aliases_are_scalars):
-                yield f"{section}.{key} = {value!r}: {vendor.name}.{key} is declared as {annotation}."
+                yield f"{given}: {vendor.name}.{key} is declared as {annotation}."
 
 
 def _fields_of(names: str, vendor: VendorClass, known: Mapping[str, object]) -> str:

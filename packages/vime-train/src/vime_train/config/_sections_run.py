@@ -36,6 +36,7 @@ class EvaluationSet(Section):
 
     source: str
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    `top_p` below 1 draws from the likeliest tokens that together have this probability.
     problems: Positive = 100
     split: Literal["held_out", "validation"] = "held_out"
     samples: Positive = 1
@@ -44,6 +45,7 @@ class EvaluationSet(Section):
 
 class EvaluationSection(Section):
     """Greedy accuracy on problems that are never trained on, and further sets, reported as `eval/NAME/...`.
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
 
     `every = 0` evaluates only before the first and after the last iteration; `before_training = false` leaves the first
     one out. Tune on `split = "validation"`, and the

@@ -36,7 +36,13 @@ class EvaluationSets:
         for name, (source, problems) in self._sets.items():
             one = self._config.evaluation.sets[name]
             scored = score_split(
-                engine, source, self._config, problems, samples=one.samples, temperature=one.temperature
+                engine,
+                source,
+                self._config,
+                problems,
+                samples=one.samples,
+                temperature=one.temperature,
+                top_p=one.top_p,
             )
             found = split_figures(scored, solved_score=self._config.rollout.solved_score)
             figures |= {f"eval/{name}/{figure}": value for figure, value in found.items()}

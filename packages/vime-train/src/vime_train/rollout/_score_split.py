@@ -37,6 +37,7 @@ def score_split(
     *,
     samples: int,
     temperature: float,
+    top_p: float,
 ) -> list[ScoredAnswer]:
     """`samples` answers to each problem, in order; `temperature = 0` is greedy. Nothing is tried again."""
     requests = [
@@ -44,7 +45,7 @@ def score_split(
             prompt_tokens=problem.prompt_tokens,
             num_samples=samples,
             temperature=temperature,
-            top_p=config.rollout.top_p if temperature > 0 else 1.0,
+            top_p=top_p if temperature > 0 else 1.0,
             max_new_tokens=config.rollout.max_new_tokens,
             stop_token_ids=source.stop_token_ids,
             seed=config.seed + place,
