@@ -32,8 +32,15 @@ def test_worded_sums_score_the_last_number() -> None:
     found = WordedSums(tokenizer=TOKENIZER, max_prompt_tokens=60, chat=False)
     problem = found.problems(1, seed=0, start=0)[0]
     assert found.score(problem, f"That is {problem.answer}.", finished=True) == 1.0
-    assert found.score(problem, f"That is {problem.answer}.", finished=False) == 0.0
     assert found.score(problem, "99", finished=True) == 0.0
+
+
+def test_a_number_that_the_token_limit_may_have_cut_does_not_count() -> None:
+    found = WordedSums(tokenizer=TOKENIZER, max_prompt_tokens=60, chat=False)
+    problem = found.problems(1, seed=0, start=0)[0]
+    assert found.score(problem, f"That is {problem.answer} and", finished=False) == 1.0
+    assert found.score(problem, f"That is {problem.answer}", finished=False) == 0.0
+    assert found.score(problem, f"{problem.answer} and not 9", finished=False) == 1.0
 
 
 def test_worded_sums_that_do_not_fit_are_told() -> None:

@@ -1,6 +1,6 @@
-"""Sums in words, for models that speak: "What is 3 + 4? Answer with just the number."
+"""Sums in words, for models that speak: "What is 3 + 4?".
 
-Always true: the splits are those of the wording's hash, so no sum is ever in two of them.
+Always true: the splits are those of the question's hash, so no sum is ever in two of them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,24 @@ if TYPE_CHECKING:
     from vime_train.data._protocol import Tokenizer
     from vime_train.rollout import Problem
 
-WORDING = "What is {} + {}? Answer with just the number."
 
 
 class WordedSums(FiniteSource):
     """All sums of two numbers from 0 to `largest`; `data.options` are its arguments."""
 
     def __init__(
-        self, *, tokenizer: Tokenizer, max_prompt_tokens: int, largest: int = 9, chat: bool = True, system: str = ""
+        self,
+        *,
+        tokenizer: Tokenizer,
+        max_prompt_tokens: int,
+        largest: int = 9,
+        chat: bool = True,
+        system: str = "You answer with one number.",
     ) -> None:
         prompts = Prompts(tokenizer=tokenizer, max_prompt_tokens=max_prompt_tokens, chat=chat, system=system)
         splits: dict[Split, list[Problem]] = {"train": [], "validation": [], "held_out": []}
         for left, right in product(range(largest + 1), repeat=2):
-            question = WORDING.format(left, right)
+            question = f"What is {left} + {right}?"
             problem = prompts.problem(f"{left}+{right}", question, str(left + right), {})
             if problem is not None:
                 splits[split_of(question)].append(problem)
@@ -46,5 +51,5 @@ class WordedSums(FiniteSource):
         return problem.prompt_tokens, self._ended(problem.answer)
 
     def score(self, problem: Problem, answer: str, *, finished: bool) -> float:
-        """1 when the answer ended and its last number is the sum, else 0."""
-        return float(finished and last_number(answer, problem.answer))
+        """1 when the last number is the sum, else 0; a number that the token limit may have cut does not count."""
+        return float(last_number(answer if finished else answer.rstrip("0123456789.,"), problem.answer))
