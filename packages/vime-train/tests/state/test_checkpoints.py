@@ -1,9 +1,10 @@
-"""A checkpoint is whole or absent (law T3), and the newest `keep` stay."""
+"""A checkpoint is whole or absent (law T3), and the newest `keep` stay; one that lost something later is told."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def test_a_killed_writer_leaves_no_checkpoint(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["iteration-000001"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 1}', '{"format": 2, "iteration": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "3", '{"format": 1}', '{"format": 2, "iteration": 1}'])
 def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
     checkpoints = Checkpoints(tmp_path, keep=2)
     write(checkpoints, 1)
@@ -106,7 +107,14 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> Non
 def test_the_record_is_plain_json(tmp_path: Path) -> None:
     write(Checkpoints(tmp_path, keep=1), 1)
     record = json.loads((tmp_path / "iteration-000001" / "checkpoint.json").read_text())
-    assert record == {"format": 1, "iteration": 1, "weight_version": 1, "optimizer_steps": 4, "data": {"position": 1}}
+    assert record == {
+        "format": 2,
+        "iteration": 1,
+        "weight_version": 1,
+        "optimizer_steps": 4,
+        "data": {"position": 1},
+        "files": {"trainer/weights": 7},
+    }
 
 
 def test_the_one_just_written_is_never_the_one_that_goes(tmp_path: Path) -> None:
@@ -115,3 +123,111 @@ def test_the_one_just_written_is_never_the_one_that_goes(tmp_path: Path) -> None
     write(checkpoints, 5)
     write(checkpoints, 3)
     assert 3 in [found.iteration for found in checkpoints.list()]
+
+
+def damaged(tmp_path: Path) -> Checkpoints:
+    """Two checkpoints, of several files each, of which something will happen to the newest."""
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for iteration in (3, 4):
+        with checkpoints.write(iteration=iteration, weight_version=1, optimizer_steps=4, data={}) as path:
+            (path / "weights").mkdir()
+            (path / "weights" / "model.safetensors").write_bytes(bytes(1000))
+            (path / "trainer-00000.json").write_text("{}")
+    return checkpoints
+
+
+FILES = ["trainer/weights/model.safetensors", "trainer/trainer-00000.json", "checkpoint.json"]
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize("name", FILES)
+def test_a_checkpoint_that_was_cut_off_is_told_with_the_one_before_it(tmp_path: Path, name: str, keep: float) -> None:
+    checkpoints = damaged(tmp_path)
+    file = tmp_path / "iteration-000004" / name
+    content = file.read_bytes()
+    file.write_bytes(content[: int(len(content) * keep)])
+    with pytest.raises(StateError) as caught:
+        checkpoints.to_resume()
+    assert str(file) in str(caught.value)
+    assert f"remove {tmp_path}/iteration-000004 to go on from iteration 3, which is whole." in str(caught.value)
+    shutil.rmtree(tmp_path / "iteration-000004")  # as the message says
+    resumed = checkpoints.to_resume()
+    assert resumed is not None
+    assert resumed.iteration == 3
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_told(tmp_path: Path, name: str) -> None:
+    checkpoints = damaged(tmp_path)
+    (tmp_path / "iteration-000004" / name).unlink()
+    with pytest.raises(StateError, match=rf"iteration-000004/{name}.*to go on from iteration 3"):
+        checkpoints.to_resume()
+
+
+def test_without_a_whole_one_nothing_is_gone_on_from(tmp_path: Path) -> None:
+    checkpoints = damaged(tmp_path)
+    for iteration in (3, 4):
+        (tmp_path / f"iteration-00000{iteration}" / "trainer" / "trainer-00000.json").write_text("{")
+    with pytest.raises(StateError, match=r"has 1 of 2 bytes: .* no older checkpoint is whole: start the run again"):
+        checkpoints.to_resume()
+
+
+def test_a_file_that_was_added_does_no_harm(tmp_path: Path) -> None:
+    checkpoints = damaged(tmp_path)
+    (tmp_path / "iteration-000004" / "notes.txt").write_text("mine")
+    assert checkpoints.to_resume() == checkpoints.latest()
+
+
+def test_writing_an_iteration_again_keeps_the_old_one_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    write(checkpoints, 2, "old")
+    with pytest.raises(OSError, match="disk full"):
+        fill_the_disk(checkpoints)
+    assert [(found.trainer_path / "weights").read_text() for found in checkpoints.list()] == ["old"]
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_writer_that_died_between_two_renames_lost_nothing(tmp_path: Path, renamed: bool) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    write(checkpoints, 2, "old")
+    (tmp_path / "iteration-000002").rename(tmp_path / ".replaced-iteration-000002")
+    if renamed:
+        write(checkpoints, 2, "new")
+    checkpoints.sweep()
+    found = [(one.trainer_path / "weights").read_text() for one in checkpoints.list()]
+    assert found == ["new" if renamed else "old"]
+        "new" if renamed else "old"
+    ]
+    assert os.listdir(tmp_path) == ["iteration-000002"]
+
+
+ON_A_FULL_DISK = """
+import pathlib, resource, sys
+from vime_train.state import Checkpoints
+from vime_train.state._atomic import write_text
+checkpoints = Checkpoints(pathlib.Path(sys.argv[1]), keep=2)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+try:
+    with checkpoints.write(iteration=2, weight_version=2, optimizer_steps=8, data={}) as path:
+        (path / "weights").write_bytes(bytes(8192))
+except OSError as error:
+    print(error)
+try:
+    write_text(pathlib.Path(sys.argv[1], "metrics.jsonl"), "x" * 8192)
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_write_that_the_kernel_refuses_leaves_what_was_there(tmp_path: Path) -> None:
+    """A limit on the size of files, which fails a write as a full disk does, in the middle of it."""
+    write(Checkpoints(tmp_path, keep=2), 1)
+    (tmp_path / "metrics.jsonl").write_text("old")
+    done = subprocess.run(
+        [sys.executable, "-c", ON_A_FULL_DISK, str(tmp_path)], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.count("File too large") == 2
+    assert f"File too large: '{tmp_path}/metrics.jsonl'" in done.stdout
+    assert sorted(os.listdir(tmp_path)) == ["iteration-000001", "metrics.jsonl"]
+    assert (tmp_path / "metrics.jsonl").read_text() == "old"
+    assert Checkpoints(tmp_path, keep=2).to_resume() is not None

@@ -77,6 +77,23 @@ def test_resume_drops_records_after_the_checkpoint_and_half_a_line(tmp_path: Pat
     assert run.metrics.read_text() == "\n".join(lines[:3]) + "\n"
 
 
+def test_a_line_that_a_full_disk_cut_off_costs_no_other_line(tmp_path: Path) -> None:
+    run = RunDirectory.create(config(tmp_path / "run"))
+    save(run, 2)
+    run.metrics.write_text('{"step": 0}\n{"step": 1, "rew\n{"step": 2}\n')
+    RunDirectory.resume(run.root)
+    assert run.metrics.read_text() == '{"step": 0}\n{"step": 2}\n'
+
+
+@pytest.mark.parametrize("text", ["", '{"seed": 1, "layo', '{"sead": 1}'])
+def test_a_damaged_configuration_is_told(tmp_path: Path, text: str) -> None:
+    run = RunDirectory.create(config(tmp_path / "run"))
+    save(run, 1)
+    run.config_path.write_text(text)
+    with pytest.raises(StateError, match=r"run/config\.json cannot be read: it is damaged, or of a version"):
+        RunDirectory.resume(run.root)
+
+
 def test_resume_sweeps_what_a_killed_run_had_begun_to_write(tmp_path: Path) -> None:
     run = RunDirectory.create(config(tmp_path / "run"))
     save(run, 1)

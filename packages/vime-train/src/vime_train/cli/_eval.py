@@ -10,14 +10,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vime_train.config import ConfigError, RunConfig, load_config
+from vime_train.config import ConfigError, load_config
 from vime_train.data import load_source
 from vime_train.rollout import score_split, split_figures
+from vime_train.state import read_config
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from vime_train.config import RunConfig
     from vime_train.engine import Engine
     from vime_train.rollout import ScoredAnswer
 
@@ -64,8 +66,7 @@ def _what(arguments: argparse.Namespace) -> tuple[RunConfig, str]:
     root = Path(arguments.run)
     if not (root / "config.json").is_file() or not (root / "export" / "config.json").is_file():
         raise ConfigError(f"{root} is not the directory of a finished run: it needs config.json and export/.")
-    config = RunConfig.model_validate_json((root / "config.json").read_text(encoding="utf-8"))
-    return config, str(root / "export")
+    return read_config(root / "config.json"), str(root / "export")
 
 
 def _temperature(arguments: argparse.Namespace, config: RunConfig) -> float:

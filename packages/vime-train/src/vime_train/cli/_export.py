@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def export(arguments: argparse.Namespace) -> int:
     """Copy the Hugging Face directory of a checkpoint."""
-    from vime_train.state import Checkpoints, whole_directory
+    from vime_train.state import Checkpoints, StateError, whole_directory
 
     output = Path(arguments.output)
     if output.exists():
@@ -28,6 +28,9 @@ def export(arguments: argparse.Namespace) -> int:
     iteration = max(found) if arguments.iteration is None else arguments.iteration
     if iteration not in found:
         raise ConfigError(f"there is no checkpoint of iteration {iteration}: there are {', '.join(map(str, found))}.")
+    damage = found[iteration].damage()
+    if damage is not None:
+        raise StateError(f"{damage}: the checkpoint is damaged; name another of {', '.join(map(str, found))}.")
     with whole_directory(output) as aside:
         shutil.copytree(found[iteration].trainer_path / "weights", aside, dirs_exist_ok=True)
     print(f"{output}: the weights after iteration {iteration}")

@@ -3,6 +3,14 @@
 from vime_train.state._atomic import directory as whole_directory
 from vime_train.state._checkpoints import BUFFER, Checkpoint, Checkpoints
 from vime_train.state._errors import StateError
-from vime_train.state._run_directory import RunDirectory
+from vime_train.state._run_directory import RunDirectory, read_config
 
-__all__ = ["BUFFER", "Checkpoint", "Checkpoints", "RunDirectory", "StateError", "whole_directory"]
+__all__ = [
+    "BUFFER",
+    "Checkpoint",
+    "Checkpoints",
+    "RunDirectory",
+    "StateError",
+    "read_config",
+    "whole_directory",
+]

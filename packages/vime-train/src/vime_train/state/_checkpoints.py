@@ -2,7 +2,8 @@
 
 Always true:
 
-- a checkpoint is whole or absent: it is written aside and renamed;
+- a checkpoint is whole or absent: it is written aside and renamed; one that lost something later is told by the sizes
+  of its files, and is never gone on from;
 - it says after which iteration it was taken; iteration 0 is the state before the first rollout;
 - writing one more leaves the newest `keep`; the one just written is never the one that goes.
 """
@@ -14,11 +15,12 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from vime_train.state import _atomic
-from vime_train.state._errors import StateError
+from vime_train._files import writing
+from vime_train.state import _atomic, _manifest
+from vime_train.state._errors import DamagedRecordError, StateError
 
 _NAME = re.compile(r"iteration-(\d+)")
 _RECORD = "checkpoint.json"
@@ -42,6 +44,8 @@ class Checkpoint:
     """Where the data source stood."""
 
     @property
+    files: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    """Every file with its bytes, as they were when it was written."""
     def trainer_path(self) -> Path:
         """What the trainers wrote: weights, optimizer state, random numbers."""
         return self.path / "trainer"
@@ -85,14 +89,14 @@ class Checkpoints:
             optimizer_steps=optimizer_steps,
             data=data,
         )
-        if final.exists():
-            shutil.rmtree(final)
         with _atomic.directory(final) as aside:
             trainer = aside / checkpoint.trainer_path.name
             trainer.mkdir()
             yield trainer
-            record = {"format": _FORMAT, **{k: v for k, v in asdict(checkpoint).items() if k != "path"}}
-            (aside / _RECORD).write_text(json.dumps(record, indent=2) + "\n")
+            fields = {**asdict(checkpoint), "files": _manifest.sizes(aside)}
+            record = {"format": _FORMAT, **{k: v for k, v in fields.items() if k != "path"}}
+            with writing(final / _RECORD):
+                (aside / _RECORD).write_text(json.dumps(record, indent=2) + "\n")
         self._prune(written=iteration)
 
     def list(self) -> list[Checkpoint]:
@@ -101,13 +105,10 @@ class Checkpoints:
         Raises:
             StateError: if a record cannot be read, with its path.
         """
-        if not self._root.is_dir():
-            return []
-        found = [_read(path) for path in self._root.iterdir() if _NAME.fullmatch(path.name)]
-        return sorted(found, key=lambda checkpoint: checkpoint.iteration)
+        return sorted((_read(path) for path in self._paths()), key=lambda checkpoint: checkpoint.iteration)
 
     def latest(self) -> Checkpoint | None:
-        """The newest whole checkpoint, if there is one."""
+        """The newest checkpoint, if there is one."""
         found = self.list()
         return found[-1] if found else None
 
@@ -118,20 +119,56 @@ class Checkpoints:
             shutil.rmtree(old.path)
 
     def sweep(self) -> None:
-        """Remove what a killed run had begun to write."""
+        """Clear up after a killed run: remove what it had begun to write."""
+        _atomic.recover(self._root)
+
+    def _paths(self) -> Iterator[Path]:
         if self._root.is_dir():
-            for path in self._root.glob(_atomic.WRITING + "*"):
-                shutil.rmtree(path)
+            yield from (path for path in self._root.iterdir() if _NAME.fullmatch(path.name))
+
+
+def _iteration_of(path: Path) -> int:
+    return int(path.name.rpartition("-")[2])
+
+
+def _damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint; None if it is whole."""
+    try:
+        return _read(path).damage()
+    except DamagedRecordError as error:
+        return f"{error.record} cannot be read ({error.cause!r})"
+    def to_resume(self) -> Checkpoint | None:
+        """The newest checkpoint, if there is one and it is whole.
+
+        Raises:
+            StateError: if it is damaged: which file, how, and what to remove to go on from which older one.
+        """
+        paths = sorted(self._paths(), key=_iteration_of, reverse=True)
+        if not paths:
+            return None
+        problem = _damage(paths[0])
+        if problem is None:
+            return _read(paths[0])
+        whole = [_iteration_of(path) for path in paths[1:] if _damage(path) is None]
+        remedy = (
+            f"remove {paths[0]} to go on from iteration {whole[0]}, which is whole."
+            if whole
+            else "no older checkpoint is whole: start the run again in another directory."
+        )
+        raise StateError(f"{problem}: the checkpoint was damaged after it was written; {remedy}")
+
 
 
 def _read(path: Path) -> Checkpoint:
     record = path / _RECORD
     try:
-        fields = json.loads(record.read_text())
-        if fields.pop("format") != _FORMAT:
-            raise StateError(f"{record} has another format than {_FORMAT}: resume with the version that wrote it.")
+        fields = json.loads(record.read_text(encoding="utf-8"))
+        written_as = fields.pop("format")
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedRecordError(record, error) from error
+    if written_as != _FORMAT:
+        raise StateError(f"{record} has format {written_as}, not {_FORMAT}: resume with the version that wrote it.")
+    try:
         return Checkpoint(path=path, **fields)
-    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise StateError(
-            f"{record} cannot be read ({error!r}): it was changed by hand; remove {path} to go on from an older one."
-        ) from error
+    except TypeError as error:
+        raise DamagedRecordError(record, error) from error

@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from vime_train.config import RunConfig
 from vime_train.state import _atomic
 from vime_train.state._checkpoints import Checkpoint, Checkpoints
@@ -59,10 +61,10 @@ class RunDirectory:
         path = root / "config.json"
         if not path.is_file():
             raise StateError(f"{root} is not a run directory (it has no config.json): name the directory of a run.")
-        config = RunConfig.model_validate_json(path.read_text()).model_copy(update={"run_dir": str(root)})
+        config = read_config(path).model_copy(update={"run_dir": str(root)})
         run = cls(root, keep=config.checkpoint.keep)
         run.checkpoints.sweep()
-        checkpoint = run.checkpoints.latest()
+        checkpoint = run.checkpoints.to_resume()
         if checkpoint is None:
             raise StateError(
                 f"{root} has no checkpoint to go on from: the run ended before its first one "
@@ -102,7 +104,7 @@ class RunDirectory:
         return self.root / "profile" / f"iteration-{iteration:06d}"
 
     def truncate_metrics(self, *, after: int) -> None:
-        """Drop the records of iterations after `after`, and a last line that a crash cut off."""
+        """Drop the records of iterations after `after`, and lines that a crash or a full disk cut off."""
         if not self.metrics.exists():
             return
         kept = []
@@ -110,10 +112,24 @@ class RunDirectory:
             try:
                 record = json.loads(line)
             except json.JSONDecodeError:
-                break
+                continue
             if record["step"] <= after:
                 kept.append(line + "\n")
         _atomic.write_text(self.metrics, "".join(kept))
+
+
+def read_config(path: Path) -> RunConfig:
+    """The configuration that a run wrote.
+
+    Raises:
+        StateError: if it is damaged, or of a version with other keys.
+    """
+    try:
+        return RunConfig.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        raise StateError(
+            f"{path} cannot be read: it is damaged, or of a version of vime-train with other keys. {error}"
+        ) from error
 
 
 def _describe(root: Path) -> str:
