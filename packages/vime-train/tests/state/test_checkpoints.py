@@ -196,8 +196,6 @@ def test_a_writer_that_died_between_two_renames_lost_nothing(tmp_path: Path, ren
     checkpoints.sweep()
     found = [(one.trainer_path / "weights").read_text() for one in checkpoints.list()]
     assert found == ["new" if renamed else "old"]
-        "new" if renamed else "old"
-    ]
     assert os.listdir(tmp_path) == ["iteration-000002"]
 
 
