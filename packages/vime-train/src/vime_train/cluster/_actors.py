@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -73,3 +74,11 @@ def make_engine(**arguments: object) -> object:
 def log_path(logs: Path, name: str) -> Path:
     """The log of the actor called `name`."""
     return logs / f"{name}.log"
+
+
+def logged_process(log: Path) -> int | None:
+    """The process that last began to write a log; None before there is one."""
+    if not log.is_file():
+        return None
+    found = re.findall(r"^process (\d+)$", log.read_text(errors="replace"), flags=re.MULTILINE)
+    return int(found[-1]) if found else None

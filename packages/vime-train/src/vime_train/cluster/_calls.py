@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from vime_train.cluster._actors import Host, log_path
+from vime_train.cluster import _processes
+from vime_train.cluster._actors import Host, log_path, logged_process
 from vime_train.cluster._errors import ActorError, Failure, log_tail
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_HEALTH = "health"
+"""A thread of an actor beside the one that works."""
 _GRACE_SECONDS = 3.0
 """How long to look for the death behind a first failure; Ray notices one within a second."""
 _ANSWER_SECONDS = 60.0
@@ -35,23 +38,26 @@ _DIED = "died: its process is gone, killed from outside (out of memory?) or cras
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
-    """One living actor: what it is called and where it writes."""
+    """One living actor: what it is called, where it writes, and the mark of its run's processes on this machine."""
 
     name: str
     actor: ray.actor.ActorHandle
     log: Path
+    token: str | None
 
     def kill(self) -> None:
-        """End the actor's process now."""
+        """End the actor's process now, also one that is stopped and hears nothing, if it is on this machine."""
         import ray
 
         ray.kill(self.actor, no_restart=True)
+        if self.token is not None:
+            _processes.kill(logged_process(self.log), self.token)
 
     def process_id(self) -> int:
         """The actor's process."""
         import ray
 
-        return int(ray.get(self.actor.process_id.remote(), timeout=_ANSWER_SECONDS))
+        return cast(int, ray.get(ask_health(self).ref, timeout=_ANSWER_SECONDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +69,16 @@ class Call:
     doing: str
 
 
-def spawn(name: str, *, logs: Path, environment: Mapping[str, str], num_gpus: float) -> Handle:
-    """Begin to start an actor."""
+def spawn(
+    name: str, *, logs: Path, environment: Mapping[str, str], num_gpus: float, token: str | None = None
+) -> Handle:
+    """Begin to start an actor; `token` marks the run's processes where they are all on this machine."""
     import ray
 
     log = log_path(logs, name)
-    options = {"num_cpus": 1, "num_gpus": num_gpus, "max_restarts": 0}
+    options = {"num_cpus": 1, "num_gpus": num_gpus, "max_restarts": 0, "concurrency_groups": {_HEALTH: 1}}
     actor = ray.remote(**options)(Host).remote(log=str(log), environment=dict(environment))
-    return Handle(name=name, actor=actor, log=log)
+    return Handle(name=name, actor=actor, log=log, token=token)
 
 
 def start(handle: Handle, make: Callable[..., object], arguments: Mapping[str, object]) -> Call:
@@ -81,6 +89,12 @@ def start(handle: Handle, make: Callable[..., object], arguments: Mapping[str, o
 def call(handle: Handle, method: str, *arguments: object, doing: str, **named: object) -> Call:
     """Begin a call."""
     return Call(handle=handle, ref=handle.actor.call.remote(method, *arguments, **named), doing=doing)
+
+
+def ask_health(handle: Handle) -> Call:
+    """Ask for a sign of life, which comes also while another call of the actor is under way."""
+    ref = handle.actor.process_id.options(concurrency_group=_HEALTH).remote()
+    return Call(handle=handle, ref=ref, doing="tell its health")
 
 
 def share(value: T) -> ray.ObjectRef[T]:

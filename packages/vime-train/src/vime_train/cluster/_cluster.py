@@ -78,7 +78,7 @@ class Cluster:
     def begin_engines(self, model_path: str, *, max_model_len: int) -> EnginePool:
         """Begin to start the rollout engines, for sequences of up to `max_model_len` tokens."""
         environment = engine_environment(self._config.engine, local=self.local)
-        return EnginePool(
+        pool = EnginePool(
             lambda index: self._spawn(f"engine-{index}", environment),
             section=self._config.engine,
             model_path=model_path,
@@ -86,6 +86,8 @@ class Cluster:
             seed=self._config.seed,
             native=self._config.vllm,
         )
+        self._closing.callback(pool.close)
+        return pool
 
     def weights_directory(self, version: int) -> Path:
         """Where weights of this version pass from the trainers to the engines; two directories take turns."""
@@ -102,7 +104,8 @@ class Cluster:
 
     def _spawn(self, name: str, environment: dict[str, str]) -> Handle:
         gpus = self._config.cluster.gpus_per_process
-        return _calls.spawn(name, logs=self._logs, environment=environment, num_gpus=gpus)
+        token = self._scratch.token if self.local else None
+        return _calls.spawn(name, logs=self._logs, environment=environment, num_gpus=gpus, token=token)
 
 
 def _weight_bytes(config: RunConfig) -> int:

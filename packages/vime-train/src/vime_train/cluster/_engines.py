@@ -4,20 +4,20 @@ Always true:
 
 - requests are dealt over the engines and answered in their order; since every completion depends on its request alone,
   the answers do not depend on how many engines there are, or on which of them died on the way;
-- an engine that died, or did not answer in time, is started again with the newest weights and its work is done again;
-  one that raised is not: the same work would raise again.
+- an engine that died or does not answer, in a call or between two, is started again with the newest weights and its
+  work is done again; one that raised is not: the same work would raise again.
 """
 
 from __future__ import annotations
 
-import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from vime_train.cluster import _calls
-from vime_train.cluster._actors import make_engine
-from vime_train.cluster._calls import Call, Handle
-from vime_train.cluster._errors import ActorError
+from vime_train.cluster._calls import Handle
+from vime_train.cluster._engine_slot import EngineSlot
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from vime_train.engine import Completion, GenerationRequest
 
 _UNSENT = -1
-_log = logging.getLogger("vime_train")
+_PATIENCE_SECONDS = 5.0
+"""How long the watch of an engine may take to notice that the run is over."""
 
 
 class EnginePool:
@@ -51,32 +52,39 @@ class EnginePool:
         seed: int,
         native: Mapping[str, JsonValue],
     ) -> None:
-        self._spawn = spawn
         self._section = section
         self._weights = (model_path, _UNSENT)
-        self._native = dict(native)
-        self._max_model_len = max_model_len
-        self._seed = seed
-        self._restarts = [0] * section.engines
-        self._handles: list[Handle] = []
-        self._starting: list[Call] = []
-        for index in range(section.engines):
-            handle, starting = self._begin_start(index)
-            self._handles.append(handle)
-            self._starting.append(starting)
+        self._fixed = {"section": section, "max_model_len": max_model_len, "seed": seed, "native": dict(native)}
+        self._closed = False
+        self._watching: list[threading.Thread] = []
+        self._slots = [
+            EngineSlot(partial(spawn, index), start_arguments=self._start_arguments, section=section)
+            for index in range(section.engines)
+        ]
 
     @property
     def restarts(self) -> int:
         """How often an engine was started again."""
-        return sum(self._restarts)
+        return sum(slot.restarts for slot in self._slots)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the engines were told to end; then none is started again, and no call is made."""
+        return self._closed
 
     def ready(self) -> None:
-        """Wait until every engine has started."""
+        """Wait until every engine has started; from then on their health is watched."""
         _calls.wait(
-            self._starting,
+            [slot.starting for slot in self._slots],
             timeout_seconds=self._section.start_timeout_seconds,
             setting="engine.start_timeout_seconds",
         )
+        self._watching = [
+            threading.Thread(target=slot.watch, name=f"health of {slot.handle.name}", daemon=True)
+            for slot in self._slots
+        ]
+        for watch in self._watching:
+            watch.start()
 
     def raise_if_start_failed(self) -> None:
         """Tell that an engine cannot start as soon as that is known, without waiting for the others.
@@ -84,11 +92,11 @@ class EnginePool:
         Raises:
             ActorError: with the cause.
         """
-        _calls.raise_if_failed(self._starting)
+        _calls.raise_if_failed([slot.starting for slot in self._slots])
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[list[Completion]]:
         """Sample `num_samples` completions of every request."""
-        count = len(self._handles)
+        count = len(self._slots)
         parts = [list(requests[index::count]) for index in range(count)]
         answers = self._each("generate", [(part,) for part in parts], doing=f"answer {len(requests)} requests")
         merged: list[list[Completion]] = [[] for _ in requests]
@@ -99,76 +107,28 @@ class EnginePool:
     def load_weights(self, directory: str, *, version: int) -> None:
         """Give every engine the weights of a Hugging Face directory, and call them `version`."""
         self._weights = (directory, version)
-        arguments = [(directory,)] * len(self._handles)
+        arguments = [(directory,)] * len(self._slots)
         self._each("load_weights", arguments, doing=f"load weight version {version}", version=version)
 
     def close(self) -> None:
-        """End every engine's process."""
-        for handle in self._handles:
-            handle.kill()
+        """End every engine's process, also while other threads wait for it."""
+        self._closed = True
+        for slot in self._slots:
+            slot.close()
+        for watch in self._watching:
+            watch.join(_PATIENCE_SECONDS)
 
     def process_ids(self) -> list[int]:
         """The process of every engine."""
-        return [handle.process_id() for handle in self._handles]
+        return [slot.handle.process_id() for slot in self._slots]
 
     def _each(
         self, method: str, arguments: Sequence[tuple[object, ...]], *, doing: str, **named: object
     ) -> list[object]:
-        under_way = [
-            _calls.call(handle, method, *own, doing=doing, **named)
-            for handle, own in zip(self._handles, arguments, strict=True)
-        ]
-        return [
-            self._result(index, one, method, own, named)
-            for index, (one, own) in enumerate(zip(under_way, arguments, strict=True))
-        ]
+        pairs = zip(self._slots, arguments, strict=True)
+        begun = [(slot, slot.begin(method, own, doing=doing, named=named)) for slot, own in pairs]
+        return [slot.finish(work) for slot, work in begun]
 
-    def _result(
-        self, index: int, one: Call, method: str, arguments: tuple[object, ...], named: dict[str, object]
-    ) -> object:
-        while True:
-            try:
-                return self._wait(one)
-            except ActorError as failure:
-                if failure.how == "raised":
-                    raise
-                self._restart(index, failure)
-                one = _calls.call(self._handles[index], method, *arguments, doing=one.doing, **named)
-
-    def _wait(self, one: Call) -> object:
-        return _calls.wait(
-            [one],
-            timeout_seconds=self._section.generate_timeout_seconds,
-            setting="engine.generate_timeout_seconds",
-        )[0]
-
-    def _restart(self, index: int, failure: ActorError) -> None:
-        if self._restarts[index] >= self._section.max_restarts:
-            raise ActorError(
-                f"engine-{index} failed {self._restarts[index] + 1} times, more than `engine.max_restarts` allows "
-                f"({self._section.max_restarts}): {failure}",
-                name=failure.name,
-                how=failure.how,
-            ) from failure
-        self._restarts[index] += 1
-        _log.warning("restarting engine-%d (%d): %s", index, self._restarts[index], failure)
-        self._handles[index].kill()
-        self._handles[index], starting = self._begin_start(index)
-        _calls.wait(
-            [starting],
-            timeout_seconds=self._section.start_timeout_seconds,
-            setting="engine.start_timeout_seconds",
-        )
-
-    def _begin_start(self, index: int) -> tuple[Handle, Call]:
-        handle = self._spawn(index)
+    def _start_arguments(self) -> dict[str, object]:
         path, version = self._weights
-        arguments = {
-            "model_path": path,
-            "section": self._section,
-            "max_model_len": self._max_model_len,
-            "seed": self._seed,
-            "version": version,
-            "native": self._native,
-        }
-        return handle, _calls.start(handle, make_engine, arguments)
+        return {**self._fixed, "model_path": path, "version": version}

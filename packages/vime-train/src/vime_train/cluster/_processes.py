@@ -30,6 +30,13 @@ def find(token: str) -> list[int]:
     return found
 
 
+def kill(pid: int | None, token: str) -> None:
+    """Kill one process of the run; does nothing if it is gone, or its number is another process's by now."""
+    if pid in find(token):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def end(token: str, *, patience_seconds: float) -> list[int]:
     """Wait for the run's processes to end by themselves; kill the ones that have not by then, and name them."""
     deadline = time.monotonic() + patience_seconds

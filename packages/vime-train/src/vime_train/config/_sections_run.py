@@ -12,8 +12,10 @@ from vime_train.config._section import Count, Positive, Seconds, Section
 class EngineSection(Section):
     """The rollout engines (vLLM).
 
-    An engine that dies is started again, up to `max_restarts` times. `max_log_prob_difference` is the largest
-    difference between the engines' and the trainers' log-probs of a sampled token that a run goes on with.
+    An engine that dies is started again, up to `max_restarts` times. Each is asked for a sign of life every
+    `health_interval_seconds`, in calls and between them; one that gives none within `health_timeout_seconds` is killed
+    and started again too. `max_log_prob_difference` is the largest difference between the engines' and the trainers'
+    log-probs of a sampled token that a run goes on with.
     """
 
     engines: Positive = 1
@@ -25,6 +27,8 @@ class EngineSection(Section):
     max_restarts: Count = 3
     start_timeout_seconds: Seconds = 300.0
     generate_timeout_seconds: Seconds = 600.0
+    health_interval_seconds: Seconds = 30.0
+    health_timeout_seconds: Seconds = 30.0
     max_log_prob_difference: Annotated[float, Field(gt=0)] = 1e-3
 
 
@@ -32,20 +36,20 @@ class EvaluationSet(Section):
     """A further set of problems: a data source with its options, and how it is asked.
 
     `samples` answers are drawn to each problem; with more than one, pass@k is reported, and `temperature` is above 0.
+    `top_p` below 1 draws from the likeliest tokens that together have this probability.
     """
 
     source: str
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    `top_p` below 1 draws from the likeliest tokens that together have this probability.
     problems: Positive = 100
     split: Literal["held_out", "validation"] = "held_out"
     samples: Positive = 1
     temperature: Annotated[float, Field(ge=0)] = 0.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
 class EvaluationSection(Section):
     """Greedy accuracy on problems that are never trained on, and further sets, reported as `eval/NAME/...`.
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
 
     `every = 0` evaluates only before the first and after the last iteration; `before_training = false` leaves the first
     one out. Tune on `split = "validation"`, and the
