@@ -7,6 +7,7 @@ answers `(True, result)` or `(False, "Type: text")`.
 from __future__ import annotations
 
 import importlib
+import resource
 import sys
 import warnings
 from multiprocessing.connection import Connection
@@ -49,7 +50,12 @@ class Rank:
         self.patched.append((module, "megatron_loss", right))
         module.megatron_loss = wrong  # type: ignore[attr-defined]
 
+    def limit_files(self, size: int) -> None:
+        """From now on the kernel refuses to let a file of this process grow beyond `size` bytes, as on a full disk."""
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
     def repair(self) -> None:
+        self.limit_files(resource.RLIM_INFINITY)
         for module, name, right in self.patched:
             setattr(module, name, right)
         self.patched.clear()

@@ -43,6 +43,25 @@ def test_steps_of_another_size_are_refused(
         start(config).call_each("train", [one, replace(two, fingerprint=one.fingerprint)])
 
 
+@pytest.mark.parametrize(("planned", "given"), [(4, [0, 1]), (2, [0, 0]), (1, [0, 0])], ids=["4", "twice", "1"])
+def test_parts_that_are_not_the_whole_plan_are_refused(
+    planned: int,
+    given: list[int],
+    start: Callable[..., object],
+    run_config: Callable[..., object],
+    plan_batches: Callable[..., object],
+) -> None:
+    """A plan for four data-parallel ranks or for one, on two of them; and a part of the right one given to both."""
+    config = run_config({"dp": 2})
+    parts = plan_batches(run_config({"dp": planned}))
+    job = start(config)
+    with pytest.raises(Exception, match=r"hold \d+ unmasked response tokens, the plan has \d+ for dp=2") as error:
+        job.call_each("train", [parts[part] for part in given])
+    assert str(error.value).count("PlanMismatchError") == 2, "both ranks know"
+    assert "made for another number of data-parallel ranks" in str(error.value)
+    assert job.train(plan_batches(config)), "the trainers go on"
+
+
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_fillers_take_part_and_change_nothing(
     layout: dict[str, int],
@@ -139,3 +158,13 @@ def test_a_world_of_another_size_is_refused(
 
     with pytest.raises(ValueError, match="world_size is 3 but layout dp=2 cp=1 tp=1 pp=1 needs 2 ranks"):
         start_groups(run_config({"dp": 2}).layout, rank=0, world_size=3, init_method="file:///none", timeout_seconds=1)
+
+
+@pytest.mark.parametrize("rank", [-1, 2])
+def test_a_rank_outside_the_world_is_refused(rank: int, run_config: Callable[..., object]) -> None:
+    from vime_train.megatron._groups import start_groups
+
+    with pytest.raises(ValueError, match=f"rank is {rank} but a world of 2 has ranks 0 to 1"):
+        start_groups(
+            run_config({"dp": 2}).layout, rank=rank, world_size=2, init_method="file:///none", timeout_seconds=1
+        )

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from safetensors.torch import load_file, save_file
 
+from vime_train._files import reading, writing
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -41,20 +43,26 @@ class Counters:
 
 
 def save_state(directory: str, optimizer: ChainedOptimizer, counters: Counters, groups: Groups) -> None:
-    """Write this rank's pair of files; the weights are written by `_hf_weights`."""
+    """Write this rank's pair of files; the weights are written by `_hf_weights`.
+
+    Raises:
+        OSError: one of them could not be written.
+    """
     tensors = dict(_optimizer_tensors(optimizer))
     tensors["rng.cpu"] = torch.get_rng_state()
     if groups.device.type == "cuda":
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
     path = _path(directory, groups.rank)
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+    with writing(path):
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
     record = {
         "layout": groups.layout.model_dump(),
         "counters": asdict(counters),
         "param_groups": [_scalars(group) for group in _param_groups(optimizer)],
     }
-    path.with_suffix(".json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+    with writing(path.with_suffix(".json")):
+        path.with_suffix(".json").write_text(json.dumps(record, indent=2), encoding="utf-8")
 
 
 @torch.no_grad()
@@ -62,17 +70,15 @@ def load_state(directory: str, optimizer: ChainedOptimizer, groups: Groups) -> t
     """Read this rank's pair of files, if the layout is the one that wrote them; the counters in any case.
 
     Raises:
-        ValueError: the directory holds no state of a trainer.
+        ValueError: the directory holds no state of a trainer, or a file of it is cut off or damaged.
     """
-    first = _path(directory, 0).with_suffix(".json")
-    if not first.is_file():
-        raise ValueError(f"load_state: {first} does not exist: give a directory that Trainer.save wrote")
-    record = json.loads(first.read_text(encoding="utf-8"))
+    record = _record(directory, 0)
     counters = Counters(**record["counters"])
     if record["layout"] != groups.layout.model_dump():
         return counters, "weights"
-    record = json.loads(_path(directory, groups.rank).with_suffix(".json").read_text(encoding="utf-8"))
-    tensors = load_file(_path(directory, groups.rank))
+    record = _record(directory, groups.rank)
+    with reading(_path(directory, groups.rank)):
+        tensors = load_file(_path(directory, groups.rank))
     for group, scalars in zip(_param_groups(optimizer), record["param_groups"], strict=True):
         group.update(scalars)
     for prefix, parameter, state in _parameter_states(optimizer):
@@ -83,6 +89,15 @@ def load_state(directory: str, optimizer: ChainedOptimizer, groups: Groups) -> t
     if groups.device.type == "cuda":
         torch.cuda.set_rng_state(tensors["rng.cuda"])
     return counters, "exact"
+
+
+def _record(directory: str, rank: int) -> dict[str, Any]:
+    path = _path(directory, rank).with_suffix(".json")
+    if not path.is_file():
+        raise ValueError(f"load_state: {path} does not exist: give a directory that Trainer.save wrote")
+    with reading(path):
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return record
 
 
 def _path(directory: str, rank: int) -> Path:

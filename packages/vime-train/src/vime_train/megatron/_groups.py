@@ -52,12 +52,17 @@ def start_groups(
     """Join the job: NCCL where torch sees a GPU, gloo elsewhere.
 
     Raises:
-        ValueError: the world is not the layout's size.
+        ValueError: the world is not the layout's size, or the rank is not in it.
     """
     if world_size != layout.world_size:
         raise ValueError(
             f"start_groups: world_size is {world_size} but layout dp={layout.dp} cp={layout.cp} tp={layout.tp} "
             f"pp={layout.pp} needs {layout.world_size} ranks: start one trainer process per rank of the layout"
+        )
+    if not 0 <= rank < world_size:
+        raise ValueError(
+            f"start_groups: rank is {rank} but a world of {world_size} has ranks 0 to {world_size - 1}: give each "
+            "process its own"
         )
     device = _device(rank)
     dist.init_process_group(

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from vime_train._files import reading, writing
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -25,14 +27,23 @@ _WEIGHT_SUFFIXES = (".safetensors", ".safetensors.index.json", ".bin", ".bin.ind
 
 
 def write_directory(directory: Path, weights: Iterable[tuple[str, Tensor]], *, like: Path) -> None:
-    """Write aside, then rename: readers see the old directory or the new one."""
+    """Write aside, then rename: readers see the old directory or the new one.
+
+    Raises:
+        OSError: a file could not be written; nothing is left of it.
+    """
     aside = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    for source in sorted(like.iterdir()):
-        if source.is_file() and not source.name.endswith(_WEIGHT_SUFFIXES):
-            shutil.copyfile(source, aside / source.name)
-    _write_weights(aside, weights)
+    try:
+        aside.mkdir(parents=True)
+        for source in sorted(like.iterdir()):
+            if source.is_file() and not source.name.endswith(_WEIGHT_SUFFIXES):
+                with writing(aside / source.name):
+                    shutil.copyfile(source, aside / source.name)
+        _write_weights(aside, weights)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
     if directory.exists():
         old = directory.with_name(f".{directory.name}.{os.getpid()}.old")
         directory.rename(old)
@@ -58,7 +69,9 @@ def _write_weights(directory: Path, weights: Iterable[tuple[str, Tensor]]) -> No
 
 
 def _write_part(directory: Path, tensors: dict[str, Tensor], number: int) -> list[str]:
-    save_file(tensors, directory / f"part-{number}", metadata={"format": "pt"})
+    path = directory / f"part-{number}"
+    with writing(path):
+        save_file(tensors, path, metadata={"format": "pt"})
     return list(tensors)
 
 
@@ -72,10 +85,17 @@ def _name_parts(directory: Path, names: list[list[str]], total_bytes: int) -> No
         (directory / f"part-{number}").rename(directory / file_name)
         weight_map.update(dict.fromkeys(part, file_name))
     index = {"metadata": {"total_size": total_bytes}, "weight_map": weight_map}
-    (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2), encoding="utf-8")
+    path = directory / "model.safetensors.index.json"
+    with writing(path):
+        path.write_text(json.dumps(index, indent=2), encoding="utf-8")
 
 
 def files_by_tensor(directory: Path) -> dict[str, Path]:
+    """In which file each tensor of a Hugging Face directory is.
+
+    Raises:
+        ValueError: there is no file with weights, or one is cut off or damaged.
+    """
     files = sorted(directory.glob("*.safetensors"))
     if not files:
         raise ValueError(
@@ -83,12 +103,13 @@ def files_by_tensor(directory: Path) -> dict[str, Path]:
         )
     found = {}
     for file in files:
-        with safe_open(file, framework="pt") as tensors:
+        with reading(file), safe_open(file, framework="pt") as tensors:
             found.update(dict.fromkeys(tensors.keys(), file))
     return found
 
 
 def read_tensor(files: Mapping[str, Path], name: str) -> Tensor:
-    with safe_open(files[name], framework="pt") as tensors:
+    """One tensor, from the file that `files_by_tensor` found it in."""
+    with reading(files[name]), safe_open(files[name], framework="pt") as tensors:
         tensor: Tensor = tensors.get_tensor(name)
         return tensor

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
+from vime_train.megatron._exchange import gather_json
 from vime_train.megatron._hf_directory import files_by_tensor, read_tensor, write_directory
 from vime_train.megatron._hf_mapping import WeightRule, global_name, hf_weight_names, weight_rules
 
@@ -66,7 +67,7 @@ def export_weights(
 
     Raises:
         OSError: on rank 0, which could not write; what stood there is untouched.
-        RuntimeError: on the other ranks, in that case.
+        RuntimeError: on the other ranks, in that case, with what rank 0 raised.
     """
     weights = _gather(architecture, chunks, groups)
     failure: OSError | None = None
@@ -79,10 +80,12 @@ def export_weights(
         pass
     failed = torch.tensor([failure is not None], dtype=torch.int32, device=groups.device)
     dist.all_reduce(failed, op=dist.ReduceOp.MAX)
+    if not failed.item():
+        return
+    texts = gather_json([] if failure is None else [str(failure)], groups)
     if failure is not None:
         raise failure
-    if failed.item():
-        raise RuntimeError(f"export_weights: rank 0 could not write {directory}: its error says why")
+    raise RuntimeError(f"export_weights: rank 0 could not write {directory}: {texts[0][0]}")
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Every rank holds a part of the same plan, or nothing runs."""
+"""Every rank holds its part of the same plan, and the parts are the whole of it, or nothing runs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,37 @@ if TYPE_CHECKING:
 
 
 class PlanMismatchError(RuntimeError):
-    """Ranks were given parts of different plans."""
+    """Ranks were given parts of different plans, or not all parts of one."""
 
 
 def check_same_plan(batch: RankBatch, groups: Groups) -> None:
-    """Compare the plan's fingerprint and step sizes over all ranks, with one collective of 32 bytes per rank.
+    """Compare the plan's fingerprint and step sizes over all ranks, with one collective of 40 bytes per rank.
+
+    The unmasked tokens of all parts are counted along: a plan for more data-parallel ranks than there are, or a part
+    that was given to two of them, would train on other tokens than the step's weights were made for.
 
     Raises:
-        PlanMismatchError: on every rank alike, naming the ranks that differ from rank 0.
+        PlanMismatchError: on every rank alike, naming the ranks that differ from rank 0, or both counts.
     """
-    mine = torch.tensor(_digest(batch), device=groups.device)
+    tokens = sum(int(mask.sum()) for mask in batch.loss_masks)
+    mine = torch.tensor([*_digest(batch), tokens], device=groups.device)
     everyone = [torch.empty_like(mine) for _ in range(groups.layout.world_size)]
     dist.all_gather(everyone, mine)
-    different = [rank for rank, digest in enumerate(everyone) if not torch.equal(digest, everyone[0])]
+    different = [rank for rank, digest in enumerate(everyone) if not torch.equal(digest[:-1], everyone[0][:-1])]
     if different:
         raise PlanMismatchError(
             f"check_same_plan: ranks {different} hold another plan than rank 0 (rank {groups.rank} holds fingerprint "
             f"{batch.fingerprint[:12]}, steps of {batch.schedule.num_microbatches} micro-batches): "
             f"give all ranks parts of one schedule"
+        )
+    layout = groups.layout
+    held = sum(int(digest[-1]) for digest in everyone)
+    needed = sum(batch.step_mask_sums) * layout.cp * layout.tp * layout.pp
+    if held != needed:
+        raise PlanMismatchError(
+            f"check_same_plan: all ranks together hold {held} unmasked response tokens, the plan has {needed} for "
+            f"dp={layout.dp} x cp={layout.cp} x tp={layout.tp} x pp={layout.pp}: it was made for another number of "
+            "data-parallel ranks, or a part of it was given twice; plan for this layout, and give every rank its part"
         )
 
 

@@ -6,15 +6,14 @@ record names parameters and samples of all ranks, not of this one alone.
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import torch
-import torch.distributed as dist
 
+from vime_train.megatron._exchange import gather_json
 from vime_train.megatron._hf_weights import local_parameters
 from vime_train.megatron._objectives import SAMPLE_LOSSES
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _NAMED = 8
-T = TypeVar("T", int, str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +55,8 @@ def describe_skipped(
     grad_norm: float,
 ) -> SkippedStep:
     """Collect what every rank saw; all ranks call, all get the same record, rank 0 logs it."""
-    samples = _gather_json(_bad_samples(batch, members, logs), groups)
-    parameters = _gather_json(_bad_parameters(chunks), groups)
+    samples = gather_json(_bad_samples(batch, members, logs), groups)
+    parameters = gather_json(_bad_parameters(chunks), groups)
     record = SkippedStep(
         step=step,
         grad_norm=grad_norm,
@@ -92,16 +90,3 @@ def _bad_parameters(chunks: ModelChunks) -> list[str]:
         for name, parameter in local_parameters(chunks).items()
         if not bool(parameter.main_grad.isfinite().all())  # type: ignore[attr-defined]
     ]
-
-
-def _gather_json(value: list[T], groups: Groups) -> list[list[T]]:
-    """Every rank's list, as JSON in bytes: this runs after a fault only, and nothing is pickled."""
-    text = json.dumps(value).encode()
-    length = torch.tensor([len(text)], device=groups.device)
-    lengths = [torch.zeros_like(length) for _ in range(groups.layout.world_size)]
-    dist.all_gather(lengths, length)
-    longest = int(max(lengths))
-    mine = torch.frombuffer(bytearray(text.ljust(longest)), dtype=torch.uint8).to(groups.device)
-    everyone = [torch.empty_like(mine) for _ in lengths]
-    dist.all_gather(everyone, mine)
-    return [json.loads(bytes(data.tolist())) for data in everyone]
