@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -132,6 +134,80 @@ def test_a_slow_server_is_given_up_after_its_time(serve: Any) -> None:
     server = serve(slow)
     with pytest.raises(RewardError, match=r"no rewards in 2 attempts of 0\.1 s each, at last: .*timed out"):
         ask(server.url, reward_attempts=2, reward_timeout_seconds=0.1)
+
+
+@pytest.fixture
+def drip() -> Iterator[Callable[[bytes], str]]:
+    """Servers that send a byte every 50 ms and never end: first these bytes, then white space."""
+    sockets: list[socket.socket] = []
+
+    def send(connection: socket.socket, begin: bytes) -> None:
+        with contextlib.suppress(OSError), connection:
+            for place in range(200):
+                connection.sendall(begin[place : place + 1] or b" ")
+                time.sleep(0.05)
+
+    def serve(begin: bytes) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        sockets.append(listener)
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=send, args=(listener.accept()[0], begin), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/reward"
+
+    yield serve
+    for listener in sockets:
+        listener.close()
+
+
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"], ids=["headers", "body"])
+def test_a_server_that_sends_without_end_is_given_up_after_its_time(drip: Callable[[bytes], str], begin: bytes) -> None:
+    """Every byte comes in time; all of them together never do."""
+    began = time.monotonic()
+    with pytest.raises(RewardError, match=r"no rewards in 2 attempts of 0\.3 s each, at last: timed out"):
+        ask(drip(begin), reward_attempts=2, reward_timeout_seconds=0.3)
+    assert time.monotonic() - began < 8, "the server would have sent for ten seconds in each attempt"
+
+
+def test_an_answer_without_end_is_refused(serve: Any) -> None:
+    server = serve(lambda request, number: (200, b"[" + b"1," * 9 * 2**20))
+    with pytest.raises(RewardError, match=r"answered more than 16777216 bytes: '\[1,1,"):
+        ask(server.url, reward_timeout_seconds=30.0)
+    assert len(server.requests) == 1
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+from vime_train.config import RolloutSection
+from vime_train.data.arithmetic import ArithmeticSums
+from vime_train.rollout import Answer, load_reward
+from vime_train.rollout._rewards import score_groups
+section, source = RolloutSection(reward_url=sys.argv[1]), ArithmeticSums()
+groups = [(problem, [Answer(text="#1", finished=True)]) for problem in source.problems(4, seed=0, start=0)]
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+score_groups(load_reward(section, source), groups, section)
+"""
+
+
+def test_ctrl_c_does_not_wait_for_a_server(serve: Any) -> None:
+    """The program ends although four requests are under way, with 5 attempts of 30 s before them."""
+    release = threading.Event()
+
+    def hang(request: dict[str, Any], number: int) -> tuple[int, bytes]:
+        release.wait(60)
+        return ok(1)
+
+    try:
+        script = [sys.executable, "-c", INTERRUPTED, serve(hang).url]
+        done = subprocess.run(script, capture_output=True, text=True, timeout=25, check=False)
+    finally:
+        release.set()
+    assert done.returncode != 0
+    assert "KeyboardInterrupt" in done.stderr
 
 
 def test_a_server_that_is_down_is_an_error_that_names_it() -> None:

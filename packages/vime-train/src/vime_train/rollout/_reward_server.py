@@ -5,7 +5,8 @@ The request is `{"problem_id", "prompt", "reference", "metadata", "answers": [{"
 `Authorization: Bearer`.
 
 Always true: a server that is down, slow or busy (429, 5xx) is asked again, `attempts` times in all, with pauses that
-double; any other answer that is not the rewards is an error at once, with what was answered.
+double; any other answer that is not the rewards is an error at once, with what was answered. No attempt takes longer
+than the time limit, however slowly a server sends, and none reads more than `MAX_ANSWER_BYTES`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
+from vime_train.rollout._threads import within
+
 if TYPE_CHECKING:
     from vime_train.config import RolloutSection
     from vime_train.rollout._rewards import Answer
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "VIME_REWARD_TOKEN"
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
+MAX_ANSWER_BYTES = 16 * 2**20
 _AGAIN = (429, 500, 502, 503, 504)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -74,8 +78,7 @@ class RewardServer:
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             try:
-                with self._opener.open(self._request(body), timeout=self._timeout) as response:
-                    return bytes(response.read())
+                return within(self._timeout, lambda: self._post(body))
             except HTTPError as error:
                 failure = f"HTTP {error.code} {_short(error.read())}"
                 if error.code not in _AGAIN:
@@ -85,6 +88,13 @@ class RewardServer:
         raise RewardServerError(
             f"{self._url} gave no rewards in {self._attempts} attempts of {self._timeout:g} s each, at last: {failure}"
         )
+
+    def _post(self, body: bytes) -> bytes:
+        with self._opener.open(self._request(body), timeout=self._timeout) as response:
+            text = bytes(response.read(MAX_ANSWER_BYTES + 1))
+        if len(text) > MAX_ANSWER_BYTES:
+            raise RewardServerError(f"{self._url} answered more than {MAX_ANSWER_BYTES} bytes: {_short(text[:200])}")
+        return text
 
     def _request(self, body: bytes) -> urllib.request.Request:
         headers = {"Content-Type": "application/json"}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vime_train._errors import RunError
 from vime_train.plugins import CONTRACTS, calling, load
 from vime_train.rollout._reward_server import RewardServer
+from vime_train.rollout._threads import in_threads
 
 if TYPE_CHECKING:
     from vime_train.config import RolloutSection
@@ -56,11 +56,7 @@ def score_groups(
     """The rewards of several problems' answers, in order; a server is asked for several problems at once."""
     if section.reward_url is None:
         return [reward(problem, answers) for problem, answers in groups]
-    pool = ThreadPoolExecutor(section.reward_concurrency)
-    try:
-        return list(pool.map(lambda group: reward(*group), groups))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    return in_threads(lambda group: reward(*group), groups, threads=section.reward_concurrency)
 
 
 def _one_by_one(name: str, reward: Callable[..., Any]) -> GroupReward:
