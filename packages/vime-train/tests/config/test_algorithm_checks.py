@@ -32,6 +32,8 @@ SUPPORTED = {
         "algorithm.correction.kind=mis",
         "algorithm.correction.veto=1e-4",
     ],
+    "PPO with a warm-up": ["algorithm.advantage=gae", KEPT, "critic.warmup_iterations=3"],
+    "reference that follows": ["algorithm.kl.coefficient=0.1", KEPT, "algorithm.kl.reference_every=5"],
     "cosine": ["optimizer.schedule=cosine", "optimizer.warmup_rollouts=512", "optimizer.min_lr=1e-5"],
 }
 
@@ -52,6 +54,21 @@ def test_every_algorithm_can_be_configured(name: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "text"),
     [
+        (["critic.warmup_iterations=2"], "critic.warmup_iterations = 2 is read by nothing in this run"),
+        (
+            ["algorithm.advantage=gae", KEPT, "critic.warmup_iterations=20"],
+            "critic.warmup_iterations = 20 of train.iterations = 20: the policy would never be trained",
+        ),
+        (["algorithm.kl.reference_every=2"], "algorithm.kl.reference_every = 2 is read by nothing in this run"),
+        (
+            [
+                "algorithm.kl.coefficient=0.1",
+                KEPT,
+                "algorithm.kl.reference_every=2",
+                "algorithm.kl.reference=models/start",
+            ],
+            "algorithm.kl.reference = 'models/start' is a model that stays",
+        ),
         (["algorithm.advantage=gae"], "'gae' is not relative to a group: set rollout.drop_zero_variance = false."),
         (["algorithm.advantage=reinforce_plus_plus"], "is not relative to a group"),
         (["algorithm.advantage=reinforce_plus_plus_baseline"], "advantages are whitened over all rollouts"),

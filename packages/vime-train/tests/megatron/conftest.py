@@ -59,9 +59,9 @@ class Job:
         """A call with another argument on each rank."""
         return self._exchange(name, [((argument,), {}) for argument in arguments], "trainer")
 
-    def train(self, batches: Sequence[RankBatch]) -> list[dict[str, float]]:
+    def train(self, batches: Sequence[RankBatch], **named: object) -> list[dict[str, float]]:
         """Train on all ranks; the reports, which must be the same everywhere (as text: NaN equals NaN)."""
-        reports = self.call_batch("train", batches)
+        reports = self.call_batch("train", batches, **named)
         assert len({repr(report) for report in reports}) == 1
         return reports[0]  # type: ignore[return-value]
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 DESCENT = {"lr": 10.0, "adam_eps": 1000.0, "clip_grad": 1e3}
@@ -107,6 +108,55 @@ def test_the_reference_is_the_policy_at_the_start_of_training_and_stays(
     reports += job.train(plan_batches(config))
     assert reports[0]["kl"] == pytest.approx(0, abs=1e-9)
     assert all(later["kl"] > 1e-5 for later in reports[1:])
+
+
+@pytest.mark.parametrize("layout", [{}, {"tp": 2, "pp": 2}], ids=str)
+def test_a_renewed_reference_is_the_policy_of_then_also_after_a_load(
+    layout: dict[str, int],
+    start: Callable[..., object],
+    run_config: Callable[..., object],
+    plan_batches: Callable[..., object],
+    tmp_path: Path,
+) -> None:
+    config = run_config(layout, **KL)
+    job = start(config)
+    (began,) = job.train(plan_batches(config))
+    (moved,) = job.train(plan_batches(config))
+    assert began["kl"] == pytest.approx(0, abs=1e-9)
+    assert moved["kl"] > 1e-5
+    job.call("renew_reference")
+    job.call("save", str(tmp_path))
+    (renewed,) = job.train(plan_batches(config))
+    assert renewed["kl"] == pytest.approx(0, abs=1e-9)
+    (after,) = job.train(plan_batches(config))
+    assert after["kl"] > 1e-5
+
+    resumed = start(config)
+    resumed.call("load", str(tmp_path))
+    assert [resumed.train(plan_batches(config))[0] for _ in range(2)] == [renewed, after]
+
+
+def test_a_critic_alone_leaves_the_policy_as_it_is_and_learns(
+    start: Callable[..., object],
+    run_config: Callable[..., object],
+    plan_batches: Callable[..., object],
+    read_weights: Callable[[Path], dict[str, np.ndarray]],
+    tmp_path: Path,
+) -> None:
+    config = run_config({"dp": 2}, **PPO)
+    job = start(config)
+    job.call("export", str(tmp_path / "before"))
+    alone = job.train(plan_batches(config, steps=[6, 6]), critic_only=True)
+    job.call("export", str(tmp_path / "after"))
+    before, after = (read_weights(tmp_path / name) for name in ("before", "after"))
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert alone[1]["value_loss"] < alone[0]["value_loss"]
+    for report in alone:
+        assert all(name.startswith(("critic_", "value_")) or name == "rollouts" for name in report), report
+    (together,) = job.train(plan_batches(config))
+    assert together["approx_kl"] == pytest.approx(0, abs=1e-6), "the policy had not moved"
+    assert together["grad_norm"] > 0
+    assert together["value_loss"] < alone[0]["value_loss"]
 
 
 def test_a_teacher_from_the_reference_needs_no_directory(

@@ -74,7 +74,7 @@ def _arithmetic(config: RunConfig) -> list[str]:
     layout, rollout, rollouts = config.layout, config.rollout, config.rollouts_per_iteration
     sizes = _sizes(rollouts, config)
     return [
-        f"{config.name}: {config.train.iterations} iterations after {config.supervised.steps} supervised steps",
+        f"{config.name}: {_length(config)} after {config.supervised.steps} supervised steps",
         f"  rollouts    {rollout.prompts_per_iteration} prompts x {rollout.rollouts_per_prompt} = {rollouts} per "
         f"iteration, up to {rollout.max_attempts} samples each",
         f"  steps       {len(sizes)} optimizer steps per iteration, of {max(sizes)} rollouts",
@@ -83,6 +83,11 @@ def _arithmetic(config: RunConfig) -> list[str]:
         f"  lengths     at most {config.max_sample_tokens} tokens per sample, "
         f"{config.batching.max_tokens_per_gpu} per GPU and micro-batch",
     ]
+
+
+def _length(config: RunConfig) -> str:
+    epochs = config.train.epochs
+    return f"{config.train.iterations} iterations" if epochs is None else f"{epochs} epochs of the data source"
 
 
 def _figures(schedule: Schedule, origin: str) -> list[str]:

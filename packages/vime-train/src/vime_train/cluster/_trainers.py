@@ -66,13 +66,20 @@ class TrainerGroup:
         )
 
     def train(
-        self, batches: Sequence[RankBatch], *, doing: str, trace_to: str | None = None, memory_to: str | None = None
+        self,
+        batches: Sequence[RankBatch],
+        *,
+        doing: str,
+        critic_only: bool = False,
+        trace_to: str | None = None,
+        memory_to: str | None = None,
     ) -> list[dict[str, float]]:
-        """Run every optimizer step of one iteration's plan; the reduced numbers of each step.
+        """Run every optimizer step of one iteration's plan, or the critic's alone; the reduced numbers of each step.
 
         Each rank writes its profile below `trace_to` and its CUDA memory history below `memory_to`, if given.
         """
-        calls = self._begin_batches("train", batches, doing=doing, trace_to=trace_to, memory_to=memory_to)
+        options = {"critic_only": critic_only, "trace_to": trace_to, "memory_to": memory_to}
+        calls = self._begin_batches("train", batches, doing=doing, **options)
         return cast("list[dict[str, float]]", self._first(calls))
 
     def log_prob_difference(self, batches: Sequence[RankBatch], *, doing: str) -> dict[str, float]:
@@ -86,6 +93,10 @@ class TrainerGroup:
     def supervised_result(self, step: Sequence[Call]) -> dict[str, float]:
         """The reduced numbers of a supervised step."""
         return cast("dict[str, float]", self._first(step))
+
+    def renew_reference(self) -> None:
+        """Let the reference model be the policy as it is now."""
+        self._each("renew_reference", doing="renew the reference")
 
     def export(self, directory: Path) -> None:
         """Write the weights as a Hugging Face directory."""

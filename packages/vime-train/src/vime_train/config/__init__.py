@@ -1,5 +1,6 @@
 """What a run is: sections, files, overrides, and the checks made before anything starts. Imports no torch."""
 
+from vime_train.config._epochs import with_iterations
 from vime_train.config._errors import ConfigError
 from vime_train.config._launch import check_launch, launch_problems
 from vime_train.config._load import load_config, shipped
@@ -75,4 +76,5 @@ __all__ = [
     "native_problems",
     "shipped",
     "transformer_fields",
+    "with_iterations",
 ]

@@ -19,6 +19,7 @@ def algorithm_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
     yield from _estimator(config)
     yield from _zero_variance(config)
     yield from _additions(config)
+    yield from _warmup_and_reference(config)
     yield from _learning_rate(config)
     yield from _other_models(config, shape)
 
@@ -131,13 +132,28 @@ def _additions(config: RunConfig) -> Iterator[str]:
         yield f"algorithm.correction.low = {low:g} is above algorithm.correction.high = {high:g}: swap them."
 
 
+def _warmup_and_reference(config: RunConfig) -> Iterator[str]:
+    warmup, kl = config.critic.warmup_iterations, config.algorithm.kl
+    if warmup >= config.train.iterations and config.train.epochs is None:
+        yield (
+            f"critic.warmup_iterations = {warmup} of train.iterations = {config.train.iterations}: the policy would "
+            "never be trained. Lower the first or raise the second."
+        )
+    if kl.reference is not None and kl.reference_every:
+        yield (
+            f"algorithm.kl.reference = {kl.reference!r} is a model that stays, and algorithm.kl.reference_every = "
+            f"{kl.reference_every} lets the reference follow the policy: remove one of them."
+        )
+
+
 def _learning_rate(config: RunConfig) -> Iterator[str]:
     section = config.optimizer
     total = config.train.iterations * config.rollouts_per_iteration
     if section.min_lr > section.lr:
         yield f"optimizer.min_lr = {section.min_lr:g} is above optimizer.lr = {section.lr:g}: lower it."
     end = total if section.decay_rollouts is None or section.schedule == "constant" else section.decay_rollouts
-    if section.warmup_rollouts >= end:
+    is_known = config.train.epochs is None  # else it is checked again once the data has told the iterations
+    if section.warmup_rollouts >= end and is_known:
         yield (
             f"optimizer.warmup_rollouts = {section.warmup_rollouts} of {end} rollouts (the run generates {total}): "
             f"the rate would never be reached, use less than {end}."

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vime_train.config._section import Fraction, Positive, Section
+from vime_train.config._section import Count, Fraction, Positive, Section
 
 NonNegative = Annotated[float, Field(ge=0)]
 Advantage = Literal["grpo", "dr_grpo", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "gae", "none"]
@@ -22,7 +22,8 @@ class KLSection(Section):
     In the `loss`, `coefficient` times the estimate is added to every token's loss; `unbiased` weighs it by the ratio of
     the policy to the one that sampled. In the `reward`, it is taken from every token's reward before advantages are
     made, which the estimators over tokens know: `reinforce_plus_plus`, `reinforce_plus_plus_baseline` and `gae`.
-    `reference` is a Hugging Face directory; without one it is the policy as it is when reinforcement learning begins.
+    `reference` is a Hugging Face directory; without one it is the policy as it is when reinforcement learning begins,
+    and with `reference_every` it becomes the policy of then after every so many iterations (0: it stays).
     """
 
     coefficient: NonNegative = 0.0
@@ -30,6 +31,7 @@ class KLSection(Section):
     placement: Literal["loss", "reward"] = "loss"
     unbiased: bool = False
     reference: str | None = None
+    reference_every: Count = 0
 
 
 class CorrectionSection(Section):
@@ -151,8 +153,10 @@ class CriticSection(Section):
     """The value model of `advantage = "gae"`: the policy's layers with a head of one number, trained by Adam.
 
     It begins as the policy is when reinforcement learning begins, with a head of zeros. `value_clip` bounds how far a
-    value may move from the one that advantages were made with before its gradient ends; 0 is no bound.
+    value may move from the one that advantages were made with before its gradient ends; 0 is no bound. In the first
+    `warmup_iterations` it is trained alone, and the policy stays as it is.
     """
 
     lr: Annotated[float, Field(gt=0)] = 1e-3
     value_clip: NonNegative = 0.2
+    warmup_iterations: Count = 0

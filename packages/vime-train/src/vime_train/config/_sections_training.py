@@ -51,10 +51,13 @@ class OptimizerSection(Section):
 class TrainSection(Section):
     """How long to train, and how many rollouts make one optimizer step.
 
+    `epochs`, instead of `iterations`, is the length in passes over the training problems, where these have an end.
+
     A step whose gradients are not finite is skipped; `max_skipped_steps` of them in a row end the run.
     """
 
     iterations: Positive = 40
+    epochs: Positive | None = None
     global_batch_size: Positive = 128
     max_skipped_steps: Positive = 8
     calculate_per_token_loss: bool = False

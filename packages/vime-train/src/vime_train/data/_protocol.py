@@ -70,6 +70,11 @@ class DataSource(Protocol):
         """How many prompts were longer than `data.max_prompt_tokens` and were left out so far."""
         ...
 
+    @property
+    def num_problems(self) -> int | None:
+        """Training problems of one epoch; None where there is no end of them."""
+        ...
+
     def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
         """Training problems number `start` to `start + count - 1` of the endless sequence of `seed`."""
         ...

@@ -38,6 +38,11 @@ class TextSource:
         """Prompts that were too long."""
         return self._prompts.left_out
 
+    @property
+    def num_problems(self) -> int | None:
+        """No end of them, unless told otherwise."""
+        return None
+
     def retry_prompt(self, prompt_tokens: tuple[int, ...], answer_tokens: tuple[int, ...]) -> tuple[int, ...]:
         """The conversation so far, and that the answer was not right."""
         return self._prompts.retry_prompt(prompt_tokens, answer_tokens)
@@ -64,6 +69,11 @@ class FiniteSource(TextSource):
         self._validation = list(validation)
         self._held_out = list(held_out)
         self._shuffle = shuffle
+
+    @property
+    def num_problems(self) -> int:
+        """Training problems, those of the other splits left out."""
+        return len(self._train)
 
     def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
         """Training problems `start` to `start + count - 1`, epoch after epoch."""

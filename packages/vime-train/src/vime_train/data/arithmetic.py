@@ -63,6 +63,11 @@ class ArithmeticSums:
         """No prompt is too long: that is checked when the source is made."""
         return 0
 
+    @property
+    def num_problems(self) -> None:
+        """There is no end of them."""
+        return None
+
     def problems(self, count: int, *, seed: int, start: int) -> list[Problem]:
         """Training problems `start` to `start + count - 1` of the endless sequence of `seed`."""
         return [self._training_problem(seed, index) for index in range(start, start + count)]

@@ -2,8 +2,8 @@
 
 Always true:
 
-- the reference and the critic begin as the policy is when reinforcement learning begins, and a checkpoint keeps them,
-  so that a resumed run goes on with the same ones;
+- the reference and the critic begin as the policy is when reinforcement learning begins, the reference again whenever
+  it is renewed, and a checkpoint keeps them, so that a resumed run goes on with the same ones;
 - a batch is scored once, before its first step, with every model's weights of that time, at the temperature that it
   was sampled with;
 - without an option that needs a model, that model does not exist and no pass is made for it.
@@ -72,6 +72,10 @@ class Companions:
     def step(self, batch: RankBatch, members: Sequence[tuple[int, ...]], *, factor: float) -> dict[str, float]:
         """The critic's step, if there is one; `factor` scales its learning rate."""
         return {} if self._critic is None else self._critic.step(batch, members, factor=factor)
+
+    def renew_reference(self) -> None:
+        """Forget the reference: the next batch begins with the policy, as the first one did, also after a load."""
+        self._reference = None
 
     def save(self, directory: str) -> None:
         """Write what cannot be read again from where it came; nothing before training has begun."""

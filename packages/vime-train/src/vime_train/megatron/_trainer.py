@@ -95,9 +95,14 @@ class Trainer:
         self._companions = Companions(config, model, model_path=self._model_path)
 
     def train(
-        self, batch: RankBatch, *, trace_to: str | None = None, memory_to: str | None = None
+        self,
+        batch: RankBatch,
+        *,
+        critic_only: bool = False,
+        trace_to: str | None = None,
+        memory_to: str | None = None,
     ) -> list[dict[str, float]]:
-        """Run every optimizer step of the plan.
+        """Run every optimizer step of the plan; with `critic_only` those of the critic, and the policy stays.
 
         With `trace_to` or `memory_to`, a directory, this rank's profile or CUDA memory history goes there.
 
@@ -108,7 +113,8 @@ class Trainer:
         Returns:
             One report per step, the same on every rank: `loss`, `tokens` (unmasked), `rollouts`, `clip_fraction`,
             `approx_kl`, `grad_norm` before clipping, `lr`, `skipped` (1 if the gradients were not finite), and what
-            the algorithm adds: `kl`, `entropy`, `correction_weight`, `value_loss` and so on.
+            the algorithm adds: `kl`, `entropy`, `correction_weight`, `value_loss` and so on. With `critic_only` the
+            critic's and `rollouts` alone.
 
         Raises:
             PlanMismatchError: ranks hold parts of different plans; nothing has moved.
@@ -116,16 +122,18 @@ class Trainer:
         """
         check_same_plan(batch, self._groups)
         with recorded(self._groups.rank, trace_to=trace_to, memory_to=memory_to):
-            return self._train(batch)
+            return self._train(batch, critic_only=critic_only)
 
-    def _train(self, batch: RankBatch) -> list[dict[str, float]]:
+    def _train(self, batch: RankBatch, *, critic_only: bool) -> list[dict[str, float]]:
         hooks = self._config.hooks
         batch = run_hooks(hooks.before_log_probs, "hooks.before_log_probs", batch)
         batch, figures = self._companions.prepare(batch)
         reports = []
         for step, rollouts in enumerate(batch.schedule.global_batch_sizes):
             batch = run_hooks(hooks.before_train_step, "hooks.before_train_step", batch, step=step)
-            reports.append({**self._rl_step(batch, step), **figures, "rollouts": float(rollouts)})
+            reports.append(
+                {**self._rl_step(batch, step, critic_only=critic_only), **figures, "rollouts": float(rollouts)}
+            )
         return reports
 
     def supervised_step(self, batch: RankBatch, *, lr: float) -> dict[str, float]:
@@ -191,6 +199,10 @@ class Trainer:
             self._counters, restored = load_state(directory, self._policy.optimizer, self._groups)
             return restored
 
+    def renew_reference(self) -> None:
+        """Let the reference be the policy as it is now, from the next call of `train` on."""
+        self._companions.renew_reference()
+
     def close(self) -> None:
         """Leave the process groups. The trainer is of no use afterwards."""
         stop_groups()
@@ -201,13 +213,14 @@ class Trainer:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _rl_step(self, batch: RankBatch, step: int) -> dict[str, float]:
+    def _rl_step(self, batch: RankBatch, step: int, *, critic_only: bool) -> dict[str, float]:
         """One step of policy and critic, at the rate that the schedule has reached."""
         config = self._config
         done = self._counters.rollouts + batch.step_rollouts[step]
         total = config.train.iterations * config.rollouts_per_iteration
         factor = learning_rate_factor(config.optimizer, rollouts=done, total=total)
-        report = self._step(batch, step, lr=config.optimizer.lr * factor, objective=self._policy_objective)
+        lr = config.optimizer.lr * factor
+        report = {} if critic_only else self._step(batch, step, lr=lr, objective=self._policy_objective)
         self._counters = replace(self._counters, rollouts=done)
         return {**report, **self._companions.step(batch, list(steps_of(batch))[step], factor=factor)}
 
