@@ -2,9 +2,11 @@
 
 Always true:
 
-- iteration `k` samples under weights `k - 1`, and the trainers check that before they train on it;
-- what an iteration does is a function of the configuration, of `k`, and of the trainers' state before it, so a run that
-  was killed and resumed ends in the same numbers;
+- iteration `k` samples under weights `k - 1`; with `rollout.one_step_off_policy` under weights `k - 2`, while iteration
+  `k - 1` is trained;
+- after every sync, before anything more is trained, the trainers check tokens that the engines sampled under it;
+- what an iteration does is a function of the configuration, of `k`, and of the trainers' state before it (and of the
+  rollouts that were generated ahead), so a run that was killed and resumed ends in the same numbers;
 - metrics hold iteration `k` before its checkpoint exists, and a resumed run drops the records after its checkpoint.
 """
 
@@ -12,28 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from vime_metrics import Last, Mean, merge
 from vime_train._errors import RunError, Terminated
+from vime_train._job import Job
 from vime_train.cluster import Cluster, terminated_by_exception
-from vime_train.config import check_launch
-from vime_train.data import load_source, make_model
-from vime_train.phases import DivergenceGuard, Timer, WeightSync, train_supervised
+from vime_train.phases import DivergenceGuard, Generation, Timer, WeightSync, probe, train_supervised
 from vime_train.report import MetricsLog, PlainProgress, open_sinks, write_last_iteration
-from vime_train.rollout import Collector, EvaluationSets, assemble, evaluate, warm_up
-from vime_train.state import BUFFER, RunDirectory, whole_directory
+from vime_train.rollout import assemble, evaluate, warm_up
+from vime_train.state import AHEAD, BUFFER
 
 if TYPE_CHECKING:
     from vime_metrics import Metric
     from vime_train.cluster import EnginePool, TrainerGroup
     from vime_train.config import RunConfig
-    from vime_train.data import DataSource
     from vime_train.report import Progress
-    from vime_train.rollout import IterationBatch
-    from vime_train.state import Checkpoint
+    from vime_train.rollout import Collected, IterationBatch
+    from vime_train.state import Checkpoint, RunDirectory
 
 
 Figures: TypeAlias = "Mapping[str, Metric | float]"
@@ -49,48 +48,15 @@ def run(config: RunConfig, *, progress: Progress | None = None) -> Path:
         WeightSyncError: if the engines do not hold the trainers' weights.
         RewardError, RolloutError: if the user's code failed; a checkpoint of the last whole iteration was written.
     """
-    data = _data(config)
-    directory = RunDirectory.create(config)
-    return _run(_Job(config, directory, *data, None, progress or PlainProgress()))
+    return _run(Job.new(config, progress or PlainProgress()))
 
 
 def resume(path: str | Path, *, progress: Progress | None = None) -> Path:
     """Go on with a run from its newest checkpoint, and return the run directory. Raises as `run` does."""
-    directory, config, checkpoint = RunDirectory.resume(path)
-    return _run(_Job(config, directory, *_data(config), checkpoint, progress or PlainProgress()))
+    return _run(Job.of_directory(path, progress or PlainProgress()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What a run has before its processes start."""
-
-    config: RunConfig
-    directory: RunDirectory
-    source: DataSource
-    collector: Collector
-    evaluation_sets: EvaluationSets
-    checkpoint: Checkpoint | None
-    progress: Progress
-
-    def model_path(self) -> str:
-        """The model to start from, made first where the configuration names none."""
-        if self.config.model.path is not None:
-            return self.config.model.path
-        path = self.directory.model
-        if not path.exists():
-            with whole_directory(path) as aside:
-                make_model(str(aside), self.config.model, self.source.tokenizer, seed=self.config.seed)
-        return str(path)
-
-
-def _data(config: RunConfig) -> tuple[DataSource, Collector, EvaluationSets]:
-    """The data source and what draws from it, and every check that needs them."""
-    source = load_source(config.data, model_path=config.model.path)
-    check_launch(config, vocab_size=source.tokenizer.vocab_size)
-    return source, Collector(config, source), EvaluationSets(config, source)
-
-
-def _run(job: _Job) -> Path:
+def _run(job: Job) -> Path:
     model_path = job.model_path()
     layout, engines_wanted = job.config.layout, job.config.engine.engines
     job.progress.say("starting Ray")
@@ -103,7 +69,8 @@ def _run(job: _Job) -> Path:
         trainers = cluster.begin_trainers(model_path)
         engines = cluster.begin_engines(model_path, max_model_len=job.config.max_sample_tokens)
         trainers.ready()
-        _Loop(job, cluster, trainers, engines).run(job.checkpoint)
+        with Generation(job.collector, engines) as generation:
+            _Loop(job, cluster, trainers, engines, generation).run(job.checkpoint)
     return job.directory.root
 
 
@@ -121,7 +88,9 @@ def _told_how_to_go_on(directory: RunDirectory) -> Iterator[None]:
 class _Loop:
     """The state of a run between its iterations."""
 
-    def __init__(self, job: _Job, cluster: Cluster, trainers: TrainerGroup, engines: EnginePool) -> None:
+    def __init__(
+        self, job: Job, cluster: Cluster, trainers: TrainerGroup, engines: EnginePool, generation: Generation
+    ) -> None:
         self._config = config = job.config
         self._directory = directory = job.directory
         self._source = job.source
@@ -130,6 +99,7 @@ class _Loop:
         self._progress = job.progress
         self._trainers = trainers
         self._engines = engines
+        self._generation = generation
         self._sync = WeightSync(cluster, trainers, engines, config)
         self._divergence = DivergenceGuard(config.train.max_skipped_steps, log=directory.logs / "trainer-0.log")
         self._log = MetricsLog(directory.metrics, open_sinks(config.tracking, directory.root))
@@ -167,7 +137,7 @@ class _Loop:
 
     def _after_supervised_step(self, done: int, numbers: dict[str, float]) -> None:
         self._engines.raise_if_start_failed()
-        self._divergence.saw(numbers, lr_setting="supervised.lr")
+        self._divergence.saw(numbers, model="supervised")
         values = {f"supervised/{name}": value for name, value in numbers.items()}
         self._progress.advance("supervised", done, self._config.supervised.steps, values)
 
@@ -176,6 +146,7 @@ class _Loop:
         self._trainers.load(checkpoint.trainer_path)
         self._collector.restore(checkpoint.data)
         self._collector.load_buffer(checkpoint.buffer_path)
+        self._generation.load(checkpoint.ahead_path)
         self._iteration = checkpoint.iteration
         self._optimizer_steps = checkpoint.optimizer_steps
         self._engines.ready()
@@ -184,12 +155,12 @@ class _Loop:
     def _step(self, iteration: int) -> None:
         """One iteration of the algorithm."""
         timer = Timer()
-        before = self._collector.state()
-        with timer.phase("generate"), self._nothing_lost(before):
-            collected = self._collector.collect(self._engines)
+        with timer.phase("generate"), self._nothing_lost():
+            collected = self._generation.take(version=self._sync.version)
         with timer.phase("check"):
-            samples = [sample for rollout in collected.rollouts for sample in rollout.samples]
-            difference = self._sync.check(samples) if samples and collected.generated else {}
+            difference = self._check(collected)
+        if self._config.rollout.one_step_off_policy and iteration < self._config.train.iterations:
+            self._generation.begin(version=self._sync.version)
         with timer.phase("plan"):
             batch = assemble(collected.rollouts, self._config, iteration=iteration)
             write_last_iteration(self._directory.root, iteration, collected.rollouts, batch, self._source)
@@ -197,15 +168,27 @@ class _Loop:
             steps = self._train(batch, iteration)
         self._iteration = iteration
         self._optimizer_steps += len(steps)
+        self._renew_reference()
+        with timer.phase("generate"):
+            hidden = self._generation.wait()
         with timer.phase("sync"):
             self._sync.send(version=iteration)
         with timer.phase("evaluate"):
             evaluation = self._evaluate() if self._is_due(self._config.evaluation.every) else {}
-        self._record(
-            iteration, [collected.metrics, batch.metrics, difference, _over_steps(steps), evaluation, timer.metrics()]
-        )
+        figures = [collected.metrics, batch.metrics, difference, _over_steps(steps), evaluation, hidden]
+        self._record(iteration, [*figures, timer.metrics()])
         if self._is_due(self._config.checkpoint.every):
             self._save()
+
+    def _check(self, collected: Collected) -> Figures:
+        """Whether both sides agree under the newest weights: on the rollouts, or on a probe where those are older."""
+        if collected.weight_version is None:
+            return {}
+        samples = [sample for rollout in collected.rollouts for sample in rollout.samples]
+        self._sync.require_version(samples, collected.weight_version)
+        if self._config.rollout.one_step_off_policy:
+            samples = probe(self._engines, self._source, self._config, version=self._sync.version)
+        return self._sync.check(samples)
 
     def _train(self, batch: IterationBatch, iteration: int) -> list[dict[str, float]]:
         if batch.schedule is None:
@@ -214,15 +197,23 @@ class _Loop:
         if self._config.debug.rollout_only:
             return []
         debug, place = self._config.debug, str(self._directory.profile(iteration))
+        critic_only = iteration <= self._config.critic.warmup_iterations
         steps = self._trainers.train(
             batch.rank_batches,
             doing=f"train iteration {iteration}",
+            critic_only=critic_only,
             trace_to=place if iteration in debug.profile_iterations else None,
             memory_to=place if iteration in debug.memory_snapshot_iterations else None,
         )
         for step in steps:
-            self._divergence.saw(step, lr_setting="optimizer.lr")
+            self._divergence.saw(step, model="critic" if critic_only else "policy")
         return steps
+
+    def _renew_reference(self) -> None:
+        """Let the reference be the policy of now, where it follows at intervals."""
+        every = self._config.algorithm.kl.reference_every
+        if every and self._iteration % every == 0:
+            self._trainers.renew_reference()
 
     def _evaluate(self) -> Figures:
         """Greedy accuracy, the check of the sync that came before, and the figures of the further sets."""
@@ -254,14 +245,14 @@ class _Loop:
         with writing as path:
             self._trainers.save(path)
             self._collector.save_buffer(path.with_name(BUFFER))
+            self._generation.save(path.with_name(AHEAD))
 
     @contextmanager
-    def _nothing_lost(self, before: dict[str, int]) -> Iterator[None]:
+    def _nothing_lost(self) -> Iterator[None]:
         """Save the last whole iteration when rollouts fail: the trainers still hold it."""
         try:
             yield
         except RunError:
-            self._collector.restore(before)
             self._save()
             raise
 

@@ -15,7 +15,7 @@ def stops_after(skipped: list[bool], limit: int) -> int | None:
     guard = DivergenceGuard(limit, log=Path("no-such.log"))
     for number, value in enumerate(skipped, start=1):
         try:
-            guard.saw({"skipped": float(value), "lr": 0.1}, lr_setting="optimizer.lr")
+            guard.saw({"skipped": float(value), "lr": 0.1}, model="policy")
         except DivergenceError:
             return number
     return None
@@ -32,5 +32,14 @@ def test_the_error_names_the_setting_and_shows_the_log(tmp_path: Path) -> None:
     log.write_text("process 1\nstep 7 skipped: parameters ... lm_head.weight\n")
     guard = DivergenceGuard(1, log=log)
     with pytest.raises(DivergenceError, match=r"lower `supervised\.lr` \(it was 0\.1\)") as caught:
-        guard.saw({"skipped": 1.0, "lr": 0.1}, lr_setting="supervised.lr")
+        guard.saw({"skipped": 1.0, "lr": 0.1}, model="supervised")
     assert "lm_head.weight" in str(caught.value)
+
+
+def test_a_critic_that_diverges_alone_is_named_with_its_own_rate() -> None:
+    """While the critic is trained alone there are no numbers of the policy."""
+    guard = DivergenceGuard(2, log=Path("no-such.log"))
+    step = {"critic_skipped": 1.0, "critic_lr": 0.25}
+    guard.saw(step, model="critic")
+    with pytest.raises(DivergenceError, match=r"lower `critic\.lr` \(it was 0\.25\)"):
+        guard.saw(step, model="critic")

@@ -36,7 +36,7 @@ def test_samples_of_another_version_are_refused(versions: list[int]) -> None:
     nobody = object()
     sync = WeightSync(cast(Cluster, nobody), cast(TrainerGroup, nobody), cast(EnginePool, nobody), RunConfig())
     sync.version = 5
-    with pytest.raises(WeightSyncError, match=r"sync 5: samples carry weight versions .*, the trainers hold 5"):
+    with pytest.raises(WeightSyncError, match=r"sync 5: samples carry weight versions .*, the engines held 5"):
         sync.check([sample(version) for version in versions])
 
 
@@ -94,5 +94,5 @@ def test_an_iteration_of_buffered_groups_has_nothing_to_compare() -> None:
 
 
 def test_tokens_of_weights_to_come_are_refused_in_a_partial_rollout_too() -> None:
-    with pytest.raises(WeightSyncError, match=r"carry weight versions \[5, 6\], the trainers hold 5"):
+    with pytest.raises(WeightSyncError, match=r"carry weight versions \[5, 6\], the engines held 5"):
         partial_sync(Trainers()).check([sample(6, 5, 6)])

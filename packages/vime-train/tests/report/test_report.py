@@ -106,6 +106,14 @@ def test_the_phases_and_other_add_up_to_the_step(steps: list[dict[str, float]], 
     assert seconds["other"] == pytest.approx(other, abs=1e-9)
 
 
+def test_generation_beside_other_phases_is_told_and_is_in_none_of_them() -> None:
+    step = {"time__step": 4.0, "time__generate": 1.0, "time__train": 3.0}
+    summary = summarise([record(1, **step, time__generate_hidden=1.5), record(2, **step)])
+    assert summary.seconds == {"generate": 1.0, "train": 3.0, "other": 0.0, "step": 4.0}
+    assert ("hidden", "0.75 s of generation ran beside other phases") in table_rows(summary)
+    assert "hidden" not in dict(table_rows(summarise(run_records())))
+
+
 def test_the_table_says_what_the_run_came_to() -> None:
     stream = io.StringIO()
     print_table(summarise(run_records()), "demo", stream)

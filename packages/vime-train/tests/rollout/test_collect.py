@@ -124,7 +124,7 @@ def test_saved_rollouts_are_loaded_instead_of_generated(scripted_engine: Any, sm
     loading = Collector(small_run(f"debug.load_rollouts={tmp_path}/rollouts"), SOURCE)
     found = [loading.collect(engine) for _ in range(2)]
     assert [one.rollouts for one in found] == [one.rollouts for one in made]
-    assert [one.generated for one in (*found, *made)] == [False, False, True, True]
+    assert [one.weight_version for one in (*found, *made)] == [None, None, 0, 1]
     assert not engine.requests
     with pytest.raises(DumpError, match=r"iteration-000003/rollouts\.jsonl: there is no such file"):
         loading.collect(engine)

@@ -18,6 +18,7 @@ from vime_train.config._errors import ConfigError
 from vime_train.config._layout_checks import layout_problems
 from vime_train.config._machine import NEEDED_MODULES, Machine
 from vime_train.config._native import native_problems
+from vime_train.config._off_policy_checks import off_policy_problems
 from vime_train.config._partial_checks import partial_problems
 from vime_train.config._plugin_checks import plugin_problems
 from vime_train.config._shape import ModelShape
@@ -34,6 +35,7 @@ def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -
         *layout_problems(config, shape, machine),
         *batch_problems(config, shape),
         *partial_problems(config.rollout),
+        *off_policy_problems(config),
         *engine_problems(config, shape),
         *algorithm_problems(config, shape),
         *unread_options(config),
@@ -55,7 +57,7 @@ def _profiles(config: RunConfig) -> Iterator[str]:
     for name in ("profile_iterations", "memory_snapshot_iterations"):
         chosen: tuple[int, ...] = getattr(debug, name)
         late = [iteration for iteration in chosen if iteration > config.train.iterations]
-        if late:
+        if late and config.train.epochs is None:
             yield f"debug.{name} names {late}, but the run ends after train.iterations = {config.train.iterations}."
         if chosen and debug.rollout_only:
             yield f"debug.{name} = {list(chosen)} with debug.rollout_only = true: trainers that train nothing are idle."

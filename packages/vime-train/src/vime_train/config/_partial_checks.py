@@ -70,8 +70,8 @@ def _mask(section: RolloutSection) -> Iterator[str]:
         return
     if not section.partial_rollout:
         yield (
-            "rollout.mask_off_policy = true is read by nothing in this run: every token is on-policy without "
-            "rollout.partial_rollout."
+            "rollout.mask_off_policy = true is read by nothing in this run: all tokens of an iteration are of the same "
+            "weights without rollout.partial_rollout."
         )
     elif section.max_new_tokens_per_iteration is None:
         yield (

@@ -49,6 +49,9 @@ class RolloutSection(Section):
     count as drawn. `mask_off_policy` trains on the tokens of an iteration's own weights only; without it each token is
     trained on against the log-prob of the weights that sampled it.
 
+    With `one_step_off_policy` the engines sample the next iteration while the trainers train this one, under weights
+    that are one iteration older than otherwise.
+
     Rewards come from one of `group_reward`, `reward`, the server at `reward_url` (asked `reward_attempts` times, for
     `reward_concurrency` problems at once), or else from the data source's own score.
     """
@@ -76,4 +79,10 @@ class RolloutSection(Section):
     partial_rollout: bool = False
     max_new_tokens_per_iteration: Positive | None = None
     mask_off_policy: bool = False
+    one_step_off_policy: bool = False
     drop_zero_variance: bool = True
+
+    @property
+    def is_off_policy(self) -> bool:
+        """Whether an iteration may hold tokens of older weights than those that it is trained from."""
+        return self.partial_rollout or self.one_step_off_policy

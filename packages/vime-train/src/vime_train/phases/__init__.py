@@ -1,6 +1,8 @@
 """The parts of an iteration that need more than one line of the controller."""
 
 from vime_train.phases._divergence import DivergenceError, DivergenceGuard
+from vime_train.phases._generation import Generation
+from vime_train.phases._probe import probe
 from vime_train.phases._supervised import learning_rate, train_supervised
 from vime_train.phases._sync import WeightSync, WeightSyncError
 from vime_train.phases._timer import Timer
@@ -8,9 +10,11 @@ from vime_train.phases._timer import Timer
 __all__ = [
     "DivergenceError",
     "DivergenceGuard",
+    "Generation",
     "Timer",
     "WeightSync",
     "WeightSyncError",
     "learning_rate",
+    "probe",
     "train_supervised",
 ]

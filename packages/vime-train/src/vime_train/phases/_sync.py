@@ -4,8 +4,8 @@ Always true:
 
 - after every sync the log-probs of sampled tokens are computed again by the trainers, and the run stops if one of them
   differs by more than `engine.max_log_prob_difference`: stale or half-loaded weights are an error, not an odd curve;
-- a token that was sampled under another weight version than the trainers hold is an error too; with
-  `rollout.partial_rollout` older ones are left out of the comparison, since the trainers' weights have moved on.
+- a token that was sampled under another weight version than the engines held when it was asked for is an error too;
+  with `rollout.partial_rollout` older ones are left out of the comparison, since the trainers' weights have moved on.
 """
 
 from __future__ import annotations
@@ -70,14 +70,22 @@ class WeightSync:
             )
         return {"check/max_log_prob_difference": largest, "check/mean_log_prob_difference": difference["mean"]}
 
-    def _of_this_version(self, samples: Sequence[Sample]) -> list[Sample]:
-        """The samples with tokens of the weights that the trainers hold, and all other tokens masked."""
-        versions = sorted({version for sample in samples for version in sample.token_versions})
+    def require_version(self, samples: Sequence[Sample], version: int) -> None:
+        """Refuse samples of other weights than the engines held, or of newer ones with `rollout.partial_rollout`.
+
+        Raises:
+            WeightSyncError: naming the versions.
+        """
+        versions = sorted({found for sample in samples for found in sample.token_versions})
         partial = self._config.rollout.partial_rollout
-        if any(version > self.version for version in versions) or (versions != [self.version] and not partial):
+        if any(found > version for found in versions) or (set(versions) - {version} and not partial):
             raise WeightSyncError(
-                f"sync {self.version}: samples carry weight versions {versions}, the trainers hold {self.version}: "
+                f"sync {self.version}: samples carry weight versions {versions}, the engines held {version}: "
                 "the rollout function must generate with the engine it is given, and not keep answers for later."
             )
+
+    def _of_this_version(self, samples: Sequence[Sample]) -> list[Sample]:
+        """The samples with tokens of the weights that the trainers hold, and all other tokens masked."""
+        self.require_version(samples, self.version)
         masked = [only_version(sample, self.version) for sample in samples]
         return [sample for sample in masked if any(sample.loss_mask)]

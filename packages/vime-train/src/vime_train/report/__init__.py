@@ -1,7 +1,7 @@
 """What a run shows: progress while it runs; tables, pictures and pages when it has ended. Imports no torch."""
 
 from vime_train.report._live import LiveProgress, make_progress
-from vime_train.report._metrics_log import MetricsLog
+from vime_train.report._metrics_log import MetricsLog, reported
 from vime_train.report._progress import PlainProgress, Progress, describe
 from vime_train.report._records import Record, read_records, series
 from vime_train.report._samples import write_last_iteration
@@ -23,6 +23,7 @@ __all__ = [
     "open_sinks",
     "print_table",
     "read_records",
+    "reported",
     "series",
     "summarise",
     "table_rows",

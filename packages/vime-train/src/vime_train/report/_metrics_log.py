@@ -17,6 +17,19 @@ if TYPE_CHECKING:
     from vime_metrics.sinks import Sink
 
 
+def reported(metrics: Mapping[str, Metric | float]) -> dict[str, float]:
+    """The figures of metrics, sorted by name.
+
+    >>> from vime_metrics import Mean
+    >>> reported({"rollout/reward": Mean(3.0, 4), "engine/restarts": 1})
+    {'engine/restarts': 1.0, 'rollout/reward': 0.75}
+    """
+    values: dict[str, float] = {}
+    for name, metric in metrics.items():
+        values |= {name: float(metric)} if isinstance(metric, int | float) else metric.report(name)
+    return dict(sorted(values.items()))
+
+
 class MetricsLog:
     """Writes the figures of each iteration to a file and to the other sinks."""
 
@@ -25,10 +38,7 @@ class MetricsLog:
 
     def write(self, iteration: int, metrics: Mapping[str, Metric | float]) -> dict[str, float]:
         """Write the record of an iteration, and return its figures, sorted by name."""
-        values: dict[str, float] = {}
-        for name, metric in metrics.items():
-            values |= {name: float(metric)} if isinstance(metric, int | float) else metric.report(name)
-        values = dict(sorted(values.items()))
+        values = reported(metrics)
         for sink in self._sinks:
             sink.write(iteration, values)
         return values

@@ -23,6 +23,7 @@ class Summary:
         accuracy: greedy accuracy before the first and after the last iteration.
         length: mean response length in tokens of the first and of the last iteration.
         seconds: mean seconds per iteration of each phase, and of the whole step.
+        hidden: mean seconds per iteration of generation beside other phases, which is in none of them.
         imbalance: mean of max rank cost / mean rank cost.
         lockstep: mean of the slowest micro-batches' sum / mean rank cost.
         padding: mean part of the tokens held that is padding.
@@ -34,6 +35,7 @@ class Summary:
     accuracy: tuple[float, float] | None
     length: tuple[float, float] | None
     seconds: dict[str, float]
+    hidden: float | None
     imbalance: float | None
     lockstep: float | None
     padding: float | None
@@ -50,6 +52,7 @@ def summarise(records: Sequence[Record]) -> Summary:
         accuracy=_ends(records, "eval/accuracy"),
         length=_ends(trained, "response/mean_length"),
         seconds=_seconds(trained),
+        hidden=_hidden(trained),
         imbalance=_mean(trained, "plan/imbalance"),
         lockstep=_mean(trained, "plan/lockstep"),
         padding=_mean(trained, "plan/padding"),
@@ -65,6 +68,11 @@ def _ends(records: Sequence[Record], name: str) -> tuple[float, float] | None:
 def _mean(records: Sequence[Record], name: str) -> float | None:
     values = series(records, name)[1]
     return sum(values) / len(values) if values else None
+
+
+def _hidden(trained: Sequence[Record]) -> float | None:
+    values = series(trained, "time/generate_hidden")[1]
+    return sum(values) / len(trained) if values else None
 
 
 def _seconds(trained: Sequence[Record]) -> dict[str, float]:

@@ -28,6 +28,8 @@ def table_rows(summary: Summary) -> list[tuple[str, str]]:
         rows.append(("response length", f"{summary.length[0]:.1f} -> {summary.length[1]:.1f} tokens"))
     if summary.seconds:
         rows.append(("step time", _split(summary.seconds)))
+    if summary.hidden is not None:
+        rows.append(("hidden", f"{summary.hidden:.2f} s of generation ran beside other phases"))
     if summary.imbalance is not None and summary.lockstep is not None:
         rows.append(("imbalance", f"{summary.imbalance:.3f} per step, {summary.lockstep:.3f} in lockstep (1 is ideal)"))
     if summary.padding is not None:

@@ -1,6 +1,7 @@
 """From prompts to training samples: generation, rewards, filters, and the plan, all before any trainer is involved."""
 
 from vime_train.rollout._advantages import batch_advantages
+from vime_train.rollout._answered import answered
 from vime_train.rollout._assemble import IterationBatch, assemble, warm_up
 from vime_train.rollout._batch import RankBatch
 from vime_train.rollout._buffer import GroupBuffer
@@ -39,6 +40,7 @@ __all__ = [
     "Sample",
     "ScoredAnswer",
     "Status",
+    "answered",
     "assemble",
     "batch_advantages",
     "by_group",

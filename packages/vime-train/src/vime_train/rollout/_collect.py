@@ -7,12 +7,13 @@ Always true:
 - group ids are data positions and rollout ids follow from them, so no id comes twice in a run;
 - every group that a filter rejects is counted in the metrics;
 - with `rollout.partial_rollout` every other group is handed out in the end: what an iteration leaves is in the buffer,
-  in order; a `collect` that raises leaves the buffer as it was.
+  in order;
+- a `collect` that raises leaves the collector as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from vime_train.rollout._buffer import GroupBuffer, is_finished
 from vime_train.rollout._check import RolloutError, check_columns, check_problems, check_resumed, check_rollouts
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._dump import load_rollouts, save_rollouts
-from vime_train.rollout._off_policy import mask_off_policy, off_policy_share
+from vime_train.rollout._off_policy import mask_off_policy, off_policy_share, staleness
 from vime_train.rollout._rewards import load_reward
 from vime_train.rollout._samples import Problem, Rollout
 
@@ -36,11 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """The rollouts of one iteration, what happened on the way, and whether the engines generated them now."""
+    """The rollouts of one iteration, and what happened on the way.
+
+    `weight_version` is what the engines held while they generated them; None where they generated nothing.
+    """
 
     rollouts: tuple[Rollout, ...]
-    metrics: dict[str, Metric]
-    generated: bool = True
+    metrics: Mapping[str, Metric | float]
+    weight_version: int | None
 
 
 class Collector:
@@ -82,20 +86,31 @@ class Collector:
         if self._config.rollout.partial_rollout:
             self.buffer = GroupBuffer.load(directory)
 
-    def collect(self, engine: Engine) -> Collected:
-        """Rollouts of `prompts_per_iteration` accepted groups, or of fewer when `max_draws` draws had no more."""
+    def collect(self, engine: Engine, *, weight_version: int | None = None) -> Collected:
+        """Rollouts of `prompts_per_iteration` accepted groups, or of fewer when `max_draws` draws had no more.
+
+        `weight_version` is what the engine holds: the iterations before this one, unless told otherwise.
+        """
+        before, waiting = self.state(), self.buffer
+        try:
+            return self._collect(engine, self._iteration if weight_version is None else weight_version)
+        except BaseException:
+            self.restore(before)
+            self.buffer = waiting
+            raise
+
+    def _collect(self, engine: Engine, version: int) -> Collected:
         self._iteration += 1
         name, debug = f"iteration-{self._iteration:06d}", self._config.debug
         if debug.load_rollouts is not None:
-            return Collected(
-                rollouts=tuple(load_rollouts(Path(debug.load_rollouts, name))), metrics={}, generated=False
-            )
-        collected = self._generate_rollouts(engine)
+            saved = load_rollouts(Path(debug.load_rollouts, name))
+            return Collected(rollouts=tuple(saved), metrics={}, weight_version=None)
+        collected = self._generate_rollouts(engine, version)
         if debug.save_rollouts:
             save_rollouts(collected.rollouts, Path(self._config.run_dir, "rollouts", name))
         return collected
 
-    def _generate_rollouts(self, engine: Engine) -> Collected:
+    def _generate_rollouts(self, engine: Engine, version: int) -> Collected:
         section = self._config.rollout
         buffer, metrics = self._filled(engine)
         taken, left = buffer.take(section.prompts_per_iteration)
@@ -107,16 +122,14 @@ class Collector:
         }
         if section.partial_rollout:
             metrics["rollout/groups_buffered"] = Last(float(len(left.groups)))
-            metrics["rollout/off_policy_tokens"] = off_policy_share(rollouts, self._weight_version)
             self.buffer = left
+        if section.is_off_policy:
+            trained_under = self._iteration - 1
+            metrics["rollout/off_policy_tokens"] = off_policy_share(rollouts, trained_under)
+            metrics["rollout/staleness"] = staleness(rollouts, trained_under)
         if section.mask_off_policy:
-            rollouts = mask_off_policy(rollouts, self._weight_version)
-        return Collected(rollouts=tuple(rollouts), metrics=metrics)
-
-    @property
-    def _weight_version(self) -> int:
-        """The version of the weights that sample now: iteration `k` samples under weights `k - 1`."""
-        return self._iteration - 1
+            rollouts = mask_off_policy(rollouts, version)
+        return Collected(rollouts=tuple(rollouts), metrics=metrics, weight_version=version)
 
     def _filled(self, engine: Engine) -> tuple[GroupBuffer, dict[str, Metric]]:
         """The buffer, filled until it has the finished groups that are wanted; groups that waited count as drawn."""

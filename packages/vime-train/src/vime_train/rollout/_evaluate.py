@@ -8,14 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vime_train.engine import Completion, GenerationRequest
+from vime_train.engine import GenerationRequest
+from vime_train.rollout._answered import answered
 from vime_train.rollout._rewards import Answer, load_reward, score_groups
-from vime_train.rollout._samples import Problem, Sample
 
 if TYPE_CHECKING:
     from vime_train.config import RunConfig
     from vime_train.data import DataSource
     from vime_train.engine import Engine
+    from vime_train.rollout._samples import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +58,7 @@ def evaluate(engine: Engine, source: DataSource, config: RunConfig) -> Evaluatio
         problems=count,
         mean_length=sum(len(completion.tokens) for completion in completions) / max(1, count),
         samples=tuple(
-            _sample(position, problem, completion, score)
+            answered(problem, completion, position=position, reward=score)
             for position, (problem, completion, score) in enumerate(zip(problems, completions, scores, strict=True))
         ),
-    )
-
-
-def _sample(position: int, problem: Problem, completion: Completion, score: float) -> Sample:
-    return Sample(
-        tokens=problem.prompt_tokens + completion.tokens,
-        response_length=len(completion.tokens),
-        loss_mask=(1,) * len(completion.tokens),
-        rollout_log_probs=completion.log_probs,
-        rollout_id=position,
-        group_id=position,
-        reward=score,
-        status="completed" if completion.finish_reason == "stop" else "truncated",
-        weight_version=completion.weight_version,
     )

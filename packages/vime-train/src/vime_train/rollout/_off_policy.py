@@ -1,11 +1,12 @@
-"""Tokens that older weights sampled, in answers that took several iterations or waited in the buffer.
+"""Tokens that older weights sampled: in answers that took several iterations, waited in the buffer, or were generated
+while the trainers moved on.
 
 Always true: a token's mask is decided by its own weight version, so it fits an answer that was continued often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from vime_metrics import Mean
@@ -35,11 +36,13 @@ def mask_off_policy(rollouts: Iterable[Rollout], version: int) -> list[Rollout]:
 
 def off_policy_share(rollouts: Sequence[Rollout], version: int) -> Mean:
     """The share of response tokens that other weights than `version` sampled."""
-    return Mean.of(
-        [
-            float(found != version)
-            for rollout in rollouts
-            for sample in rollout.samples
-            for found in sample.token_versions
-        ]
-    )
+    return Mean.of([float(found != version) for found in _token_versions(rollouts)])
+
+
+def staleness(rollouts: Sequence[Rollout], version: int) -> Mean:
+    """By how many versions `version` is newer than the weights that sampled a response token, on average."""
+    return Mean.of([float(version - found) for found in _token_versions(rollouts)])
+
+
+def _token_versions(rollouts: Sequence[Rollout]) -> Iterator[int]:
+    return (found for rollout in rollouts for sample in rollout.samples for found in sample.token_versions)

@@ -25,8 +25,10 @@ from vime_train.state._errors import DamagedRecordError, StateError
 _NAME = re.compile(r"iteration-(\d+)")
 _RECORD = "checkpoint.json"
 BUFFER = "buffer"
-"""Beside the trainers' directory: what the collector wrote."""
-_FORMAT = 1
+"""Beside the trainers' directory: the groups that wait for a later iteration."""
+AHEAD = "ahead"
+"""Beside it too: the rollouts of the next iteration, where they were generated ahead."""
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +44,10 @@ class Checkpoint:
     """RL optimizer steps that were finished."""
     data: dict[str, int]
     """Where the data source stood."""
-
-    @property
     files: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     """Every file with its bytes, as they were when it was written."""
+
+    @property
     def trainer_path(self) -> Path:
         """What the trainers wrote: weights, optimizer state, random numbers."""
         return self.path / "trainer"
@@ -54,6 +56,15 @@ class Checkpoint:
     def buffer_path(self) -> Path:
         """The rollouts that waited for a later iteration, where the run keeps any."""
         return self.path / BUFFER
+
+    @property
+    def ahead_path(self) -> Path:
+        """The rollouts of the next iteration, where they were generated ahead."""
+        return self.path / AHEAD
+
+    def damage(self) -> str | None:
+        """The first file that is missing or not as long as it was written, in words; None if all are there."""
+        return _manifest.damage(self.path, self.files)
 
 
 class Checkpoints:
@@ -79,7 +90,7 @@ class Checkpoints:
     ) -> Iterator[Path]:
         """Give a directory for the trainers to write into; the checkpoint exists when the block has ended.
 
-        What belongs to the checkpoint besides goes beside that directory, as `BUFFER`.
+        What belongs to the checkpoint besides goes beside that directory, as `BUFFER` and `AHEAD`.
         """
         final = self._root / f"iteration-{iteration:06d}"
         checkpoint = Checkpoint(
@@ -112,6 +123,26 @@ class Checkpoints:
         found = self.list()
         return found[-1] if found else None
 
+    def to_resume(self) -> Checkpoint | None:
+        """The newest checkpoint, if there is one and it is whole.
+
+        Raises:
+            StateError: if it is damaged: which file, how, and what to remove to go on from which older one.
+        """
+        paths = sorted(self._paths(), key=_iteration_of, reverse=True)
+        if not paths:
+            return None
+        problem = _damage(paths[0])
+        if problem is None:
+            return _read(paths[0])
+        whole = [_iteration_of(path) for path in paths[1:] if _damage(path) is None]
+        remedy = (
+            f"remove {paths[0]} to go on from iteration {whole[0]}, which is whole."
+            if whole
+            else "no older checkpoint is whole: start the run again in another directory."
+        )
+        raise StateError(f"{problem}: the checkpoint was damaged after it was written; {remedy}")
+
     def _prune(self, *, written: int) -> None:
         others = [found for found in self.list() if found.iteration != written]
         surplus = max(0, len(others) - (self._keep - 1))
@@ -137,26 +168,6 @@ def _damage(path: Path) -> str | None:
         return _read(path).damage()
     except DamagedRecordError as error:
         return f"{error.record} cannot be read ({error.cause!r})"
-    def to_resume(self) -> Checkpoint | None:
-        """The newest checkpoint, if there is one and it is whole.
-
-        Raises:
-            StateError: if it is damaged: which file, how, and what to remove to go on from which older one.
-        """
-        paths = sorted(self._paths(), key=_iteration_of, reverse=True)
-        if not paths:
-            return None
-        problem = _damage(paths[0])
-        if problem is None:
-            return _read(paths[0])
-        whole = [_iteration_of(path) for path in paths[1:] if _damage(path) is None]
-        remedy = (
-            f"remove {paths[0]} to go on from iteration {whole[0]}, which is whole."
-            if whole
-            else "no older checkpoint is whole: start the run again in another directory."
-        )
-        raise StateError(f"{problem}: the checkpoint was damaged after it was written; {remedy}")
-
 
 
 def _read(path: Path) -> Checkpoint:
