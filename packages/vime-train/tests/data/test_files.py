@@ -229,9 +229,40 @@ def test_a_truncated_parquet_file_is_told(tmp_path: Path) -> None:
 
     parquet.write_table(pyarrow.Table.from_pylist(sums(40)), tmp_path / "a.parquet")
     whole = (tmp_path / "a.parquet").read_bytes()
-    (tmp_path / "a.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"a\.parquet: cannot be read as Parquet"):
+    for keep in (*range(0, len(whole), 97), len(whole) - 1):
+        (tmp_path / "a.parquet").write_bytes(whole[:keep])
+        with pytest.raises(DataError, match=r"a\.parquet: cannot be read as Parquet"):
+            source(tmp_path / "a.parquet")
+
+
+def test_a_parquet_file_without_rows_is_told(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.Table.from_pylist(sums(1)).slice(0, 0), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: there is no row in it"):
         source(tmp_path / "a.parquet")
+
+
+def test_a_jsonl_file_cut_off_within_a_line_is_told_with_it(tmp_path: Path) -> None:
+    """Wherever it is cut; only between two lines nothing shows that there were more."""
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row | {"note": "\u00e9\u4e09"}, ensure_ascii=False) + "\n" for row in sums(4)))
+    whole = path.read_bytes()
+    ends = [place for place in range(1, len(whole) + 1) if whole[:place].endswith((b"\n", b"}"))]
+    for keep in range(1, len(whole)):
+        path.write_bytes(whole[:keep])
+        if keep not in ends:
+            with pytest.raises(DataError, match=rf"{path}(:\d+: not valid JSON|: not UTF-8 text at byte)"):
+                read_rows(str(path))
+        else:
+            assert read_rows(str(path))
+
+
+def test_an_empty_prompt_is_told_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [*sums(3), {"prompt": "", "answer": "1", "id": "s9"}])
+    with pytest.raises(DataError, match=r"a\.jsonl:4: the prompt in column 'prompt' has no tokens"):
+        source(path)
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:

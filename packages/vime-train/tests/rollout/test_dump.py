@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,42 @@ def test_a_missing_field_is_told(saved: Path) -> None:
     (saved / "rollouts.jsonl").write_text(text.replace('"weight_version"', '"version"', 1))
     with pytest.raises(DumpError, match=r"rollouts\.jsonl:1: KeyError 'weight_version': a field is missing"):
         load_rollouts(saved)
+
+
+@pytest.mark.parametrize("name", ["columns.safetensors", "rollouts.jsonl"])
+def test_a_file_cut_off_anywhere_is_told(saved: Path, name: str) -> None:
+    """Never another error, and never fewer rollouts; the newline at the end of the last line says nothing."""
+    content = (saved / name).read_bytes()
+    for keep in {*range(0, len(content) - 1, 37), content.index(b"\n") + 1 if name.endswith("l") else 8}:
+        (saved / name).write_bytes(content[:keep])
+        with pytest.raises(DumpError, match=name):
+            load_rollouts(saved)
+
+
+ON_A_FULL_DISK = """
+import resource, sys
+from vime_train.rollout import load_rollouts, save_rollouts
+rollouts = load_rollouts(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    save_rollouts(rollouts, sys.argv[1])
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("name", ["columns.safetensors", "rollouts.jsonl"])
+def test_a_dump_that_the_disk_has_no_room_for_leaves_the_old_one(saved: Path, name: str) -> None:
+    """Files may not grow beyond a limit: a byte less than the columns need, or than the lines, which need more."""
+    before = load_rollouts(saved)
+    limit = str((saved / name).stat().st_size - 1)
+    assert (saved / "columns.safetensors").stat().st_size < (saved / "rollouts.jsonl").stat().st_size
+    script = [sys.executable, "-c", ON_A_FULL_DISK, str(saved), limit]
+    done = subprocess.run(script, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("[Errno 27] File too large: ")
+    assert name in done.stdout
+    assert load_rollouts(saved) == before
+    assert {path.name for path in saved.parent.iterdir()} == {"dump"}
 
 
 def test_a_missing_directory_is_told(tmp_path: Path) -> None:

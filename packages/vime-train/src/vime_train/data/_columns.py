@@ -1,6 +1,7 @@
 """From the rows of a file to problems, by the names of the columns.
 
-Always true: a column that is missing, holds the wrong kind of value or repeats an id is a `DataError` with its line.
+Always true: a column that is missing, empty, holds the wrong kind of value or repeats an id is a `DataError` with its
+line.
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ def problems_of(rows: Sequence[Row], columns: Columns, prompts: Prompts) -> list
         problem = prompts.problem(
             problem_id, _prompt(row, columns.prompt), _answer(row, columns.answer), _solution(row, columns.solution)
         )
-        if problem is not None:
-            problems.append(problem)
+        if problem is None:
+            continue
+        if not problem.prompt_tokens:
+            raise DataError(f"{row.place}: the prompt in column {columns.prompt!r} has no tokens: leave the row out.")
+        problems.append(problem)
     return problems
 
 

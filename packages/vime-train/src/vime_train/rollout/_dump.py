@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from vime_train._errors import RunError
+from vime_train._files import writing
 from vime_train.rollout._samples import Problem, Rollout, Sample
 
 if TYPE_CHECKING:
@@ -39,11 +40,25 @@ class DumpError(RunError, ValueError):
 
 
 def save_rollouts(rollouts: Sequence[Rollout], directory: str | Path) -> None:
-    """Write rollouts into a directory, which is replaced whole."""
+    """Write rollouts into a directory, which is replaced whole.
+
+    Raises:
+        OSError: a file could not be written; what stood there is untouched.
+    """
     path = Path(directory)
     aside = path.with_name(f".{path.name}.writing")
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    try:
+        _write(rollouts, aside)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    shutil.rmtree(path, ignore_errors=True)
+    os.replace(aside, path)
+
+
+def _write(rollouts: Sequence[Rollout], directory: Path) -> None:
+    directory.mkdir(parents=True)
     samples = [sample for rollout in rollouts for sample in rollout.samples]
     columns = {
         "tokens": _joined([sample.tokens for sample in samples], np.int64),
@@ -53,11 +68,11 @@ def save_rollouts(rollouts: Sequence[Rollout], directory: str | Path) -> None:
     for name in sorted({name for sample in samples for name in sample.columns}):
         own = [sample.columns[name] for sample in samples if name in sample.columns]
         columns[_own(name)] = _joined(own, np.float64)
-    save_file(columns, aside / COLUMNS)
+    with writing(directory / COLUMNS):
+        save_file(columns, directory / COLUMNS)
     lines = (json.dumps(_record(rollout), ensure_ascii=False) + "\n" for rollout in rollouts)
-    (aside / ROLLOUTS).write_text("".join(lines), encoding="utf-8")
-    shutil.rmtree(path, ignore_errors=True)
-    os.replace(aside, path)
+    with writing(directory / ROLLOUTS):
+        (directory / ROLLOUTS).write_text("".join(lines), encoding="utf-8")
 
 
 def load_rollouts(directory: str | Path) -> list[Rollout]:
