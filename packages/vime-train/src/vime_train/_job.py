@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from vime_train.config import check_launch, with_iterations
 from vime_train.data import load_source, make_model
-from vime_train.rollout import Collector, EvaluationSets
+from vime_train.rollout import Collector, EvaluationSets, check_names
 from vime_train.state import RunDirectory, whole_directory
 
 if TYPE_CHECKING:
     from vime_train.config import RunConfig
     from vime_train.data import DataSource
     from vime_train.report import Progress
+    from vime_train.rollout import Problem
     from vime_train.state import Checkpoint
 
 
@@ -75,4 +77,13 @@ def _checked(config: RunConfig) -> tuple[RunConfig, DataSource, Collector, Evalu
     source = load_source(config.data, model_path=config.model.path)
     config = with_iterations(config, source.num_problems)
     check_launch(config, vocab_size=source.tokenizer.vocab_size)
+    check_names(_known_problems(config, source), config.rollout)
     return config, source, Collector(config, source), EvaluationSets(config, source)
+
+
+def _known_problems(config: RunConfig, source: DataSource) -> Iterator[Problem]:
+    """Those that can be looked at before the run: one epoch, where there is an end to it, and what evaluation asks."""
+    if source.num_problems is not None:
+        yield from source.problems(source.num_problems, seed=config.seed, start=0)
+    split = source.held_out if config.evaluation.split == "held_out" else source.validation
+    yield from split(config.evaluation.problems)

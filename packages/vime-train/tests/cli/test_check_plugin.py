@@ -19,6 +19,8 @@ from vime_train.cli import main
         ("vime_train.data.arithmetic:ArithmeticSums", "data.source", "a retry adds 1 tokens"),
         ("own:length", "rollout.reward", "5 answers scored 0, 3, 3, 600, 5"),
         ("own:ranks", "rollout.group_reward", "a group of one scored 0"),
+        ("own:length", "rollout.rewards.code", "5 answers scored 0, 3, 3, 600, 5"),
+        ("vime_train.rollout.attempts:generate_rollouts", "rollout.functions.tool", "16 rollouts with"),
         ("own:shorter", "rollout.sample_filter", "8 rollouts with"),
         ("own:ones", "algorithm.advantage_function", "one finite number per response token"),
         ("own:Keep", "tracking.sinks", "took two steps"),

@@ -243,6 +243,17 @@ def test_many_greedy_answers_are_refused() -> None:
     assert "there is no module 'no'" in refuse("evaluation.sets.hard={source='no.such:thing'}")
 
 
+@pytest.mark.parametrize("table", ["rollout.functions", "rollout.rewards"])
+def test_functions_by_name_are_checked_too(table: str) -> None:
+    text = refuse(f"{table}.code=vime_train.rollout.filters:reward_varies", f"{table}.tool=no_such_module:run")
+    assert f"{table}.code = 'vime_train.rollout.filters:reward_varies' takes (group); it is called as" in text
+    assert f"{table}.tool = 'no_such_module:run': there is no module 'no_such_module'" in text
+
+
+def test_a_key_of_rewards_that_nothing_reads_is_refused() -> None:
+    assert "rollout.reward_key = 'right' is read by nothing in this run" in refuse("rollout.reward_key=right")
+
+
 def test_rewards_come_from_one_place() -> None:
     text = refuse("rollout.reward_url=http://localhost:1/", "rollout.reward=vime_train.rollout.filters:reward_varies")
     assert "rollout.reward and rollout.reward_url are set: rewards come from one of them" in text

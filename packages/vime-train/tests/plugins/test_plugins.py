@@ -89,7 +89,7 @@ def test_what_is_not_callable_is_told() -> None:
 
 
 def test_a_contract_reads_as_a_call() -> None:
-    assert CONTRACTS["rollout.reward"].call == "(problem, answer, *, finished) -> float"
+    assert CONTRACTS["rollout.reward"].call == "(problem, answer, *, finished) -> float or dict"
 
 
 def test_what_a_users_function_raises_is_told_with_place_and_input() -> None:

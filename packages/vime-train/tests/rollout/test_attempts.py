@@ -24,7 +24,10 @@ def total(prompt: str) -> int:
 def run(engine: Any, config: RunConfig, *, first_group_id: int = 0) -> list[Rollout]:
     problems = SOURCE.problems(4, seed=0, start=first_group_id)
     context = RolloutContext(
-        config=config, source=SOURCE, reward=load_reward(config.rollout, SOURCE), first_group_id=first_group_id
+        config=config,
+        source=SOURCE,
+        reward=load_reward(config.rollout, SOURCE),
+        group_ids=tuple(range(first_group_id, first_group_id + 4)),
     )
     return generate_rollouts(engine, problems, context)
 
@@ -116,7 +119,7 @@ def test_no_two_requests_share_a_seed(scripted_engine: Any, small_run: Callable[
 def test_seeds_are_a_pure_function_and_fit_31_bits(seed: int, rollout_id: int, attempt: int) -> None:
     def context(seed: int) -> RolloutContext:
         config = RunConfig(seed=seed)
-        return RolloutContext(config=config, source=SOURCE, reward=lambda *_: [], first_group_id=0)
+        return RolloutContext(config=config, source=SOURCE, reward=lambda *_: [], group_ids=())
 
     value = context(seed).seed_of(rollout_id, attempt)
     assert 0 <= value < 2**31

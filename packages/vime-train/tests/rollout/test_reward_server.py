@@ -86,7 +86,7 @@ def section(url: str, **options: Any) -> RolloutSection:
 
 
 def ask(url: str, **options: Any) -> list[float]:
-    return load_reward(section(url, **options), SOURCE)(PROBLEM, ANSWERS)
+    return [reward.value for reward in load_reward(section(url, **options), SOURCE)(PROBLEM, ANSWERS)]
 
 
 def test_the_server_is_told_everything_and_its_rewards_are_taken(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +103,13 @@ def test_the_server_is_told_everything_and_its_rewards_are_taken(serve: Any, mon
         }
     ]
     assert server.headers[0]["Authorization"] == "Bearer secret"
+
+
+def test_a_server_may_answer_with_mappings(serve: Any) -> None:
+    judged = {"rewards": [{"right": 1, "style": 0.5}, {"right": 0, "style": 1.0}]}
+    server = serve(lambda request, number: (200, json.dumps(judged).encode()))
+    rewards = load_reward(section(server.url, reward_key="right"), SOURCE)(PROBLEM, ANSWERS)
+    assert [(reward.value, dict(reward.parts)) for reward in rewards] == [(1.0, {"style": 0.5}), (0.0, {"style": 1.0})]
 
 
 def test_without_a_token_none_is_sent(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,13 @@ def _rewards(config: RunConfig) -> Iterator[str]:
     if len(given) > 1:
         yield f"rollout.{' and rollout.'.join(given)} are set: rewards come from one of them, remove the others."
 
+    if config.rollout.reward_key is not None and not given and not config.rollout.rewards:
+        yield (
+            f"rollout.reward_key = {config.rollout.reward_key!r} is read by nothing in this run: the score of "
+            f"{config.data.source!r} is one number. Set rollout.reward, rollout.group_reward, rollout.reward_url or "
+            "rollout.rewards, or remove it."
+        )
+
 
 def _profiles(config: RunConfig) -> Iterator[str]:
     debug = config.debug

@@ -53,7 +53,11 @@ class RolloutSection(Section):
     that are one iteration older than otherwise.
 
     Rewards come from one of `group_reward`, `reward`, the server at `reward_url` (asked `reward_attempts` times, for
-    `reward_concurrency` problems at once), or else from the data source's own score.
+    `reward_concurrency` problems at once), or else from the data source's own score. A reward is a number, or a mapping
+    of names to numbers: `reward_key` is the one to train on, and the others are reported as means, `reward/NAME`.
+
+    `functions` and `rewards` are tables of functions by name, each called as `function` and `reward` are. A problem
+    that names an entry is answered, or judged, by that one.
     """
 
     prompts_per_iteration: Positive = 32
@@ -66,7 +70,10 @@ class RolloutSection(Section):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     max_new_tokens: Positive = 64
     function: str = "vime_train.rollout.attempts:generate_rollouts"
+    functions: dict[str, str] = Field(default_factory=dict)
     reward: str | None = None
+    rewards: dict[str, str] = Field(default_factory=dict)
+    reward_key: str | None = None
     group_reward: str | None = None
     reward_url: Annotated[str, Field(pattern="^https?://")] | None = None
     reward_timeout_seconds: Seconds = 30.0

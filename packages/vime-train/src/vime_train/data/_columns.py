@@ -7,7 +7,7 @@ line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vime_train.data._errors import DataError
@@ -26,6 +26,8 @@ class Columns:
     answer: str
     problem_id: str = ""
     solution: str = ""
+    function: str = ""
+    reward: str = ""
 
 
 def problems_of(rows: Sequence[Row], columns: Columns, prompts: Prompts) -> list[Problem]:
@@ -44,7 +46,8 @@ def problems_of(rows: Sequence[Row], columns: Columns, prompts: Prompts) -> list
             continue
         if not problem.prompt_tokens:
             raise DataError(f"{row.place}: the prompt in column {columns.prompt!r} has no tokens: leave the row out.")
-        problems.append(problem)
+        function, reward = _name(row, columns.function), _name(row, columns.reward)
+        problems.append(replace(problem, function=function, reward=reward))
     return problems
 
 
@@ -75,6 +78,14 @@ def _solution(row: Row, column: str) -> dict[str, str | int | float | bool]:
     if isinstance(value, str):
         return {"solution": value}
     raise _wrong(row, column, value, "a text")
+
+
+def _name(row: Row, column: str) -> str:
+    """What the row names, empty where it names nothing."""
+    value = _value(row, column) if column else None
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise _wrong(row, column, value, "a name, or null")
 
 
 def _wrong(row: Row, column: str, value: object, needed: str) -> DataError:

@@ -38,6 +38,8 @@ class FileProblems(FiniteSource):
         answer_column: the reference answer.
         id_column: an id, unique in the file; without it the line is the id.
         solution_column: a worked answer for supervised training.
+        function_column: a name of `rollout.functions`, or null.
+        reward_column: a name of `rollout.rewards`, or null.
         chat: whether a text prompt is put into the model's chat template.
         system: a system message before every prompt.
         retry_text: what the user says after a wrong answer.
@@ -60,6 +62,8 @@ class FileProblems(FiniteSource):
         answer_column: str = "answer",
         id_column: str = "",
         solution_column: str = "",
+        function_column: str = "",
+        reward_column: str = "",
         chat: bool = True,
         system: str = "",
         retry_text: str = RETRY_TEXT,
@@ -70,7 +74,14 @@ class FileProblems(FiniteSource):
         prompts = Prompts(
             tokenizer=tokenizer, max_prompt_tokens=max_prompt_tokens, chat=chat, system=system, retry_text=retry_text
         )
-        columns = Columns(prompt=prompt_column, answer=answer_column, problem_id=id_column, solution=solution_column)
+        columns = Columns(
+            prompt=prompt_column,
+            answer=answer_column,
+            problem_id=id_column,
+            solution=solution_column,
+            function=function_column,
+            reward=reward_column,
+        )
         rows = read_rows(path)
         splits: dict[str, list[Problem]] = {"train": [], "validation": [], "held_out": []}
         files = {"validation": validation_path, "held_out": held_out_path}

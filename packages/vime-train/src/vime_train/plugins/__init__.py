@@ -1,7 +1,7 @@
 """Extension points: import paths in the configuration, checked at launch with their signatures."""
 
 from vime_train.plugins._calling import PluginCallError, calling
-from vime_train.plugins._contracts import CONTRACTS, Contract, check_signature, load
+from vime_train.plugins._contracts import CONTRACTS, Contract, check_signature, contract_of, load
 from vime_train.plugins._hooks import run_hooks
 from vime_train.plugins._import_path import PluginError, resolve
 
@@ -12,6 +12,7 @@ __all__ = [
     "PluginError",
     "calling",
     "check_signature",
+    "contract_of",
     "load",
     "resolve",
     "run_hooks",

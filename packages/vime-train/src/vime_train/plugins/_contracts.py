@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vime_train.plugins._import_path import PluginError, resolve
@@ -33,8 +33,10 @@ CONTRACTS: Mapping[str, Contract] = {
     contract.key: contract
     for contract in (
         Contract(key="rollout.function", positional=("engine", "problems", "context"), returns="list[Rollout]"),
-        Contract(key="rollout.reward", positional=("problem", "answer"), keywords=("finished",), returns="float"),
-        Contract(key="rollout.group_reward", positional=("problem", "answers"), returns="list[float]"),
+        Contract(
+            key="rollout.reward", positional=("problem", "answer"), keywords=("finished",), returns="float or dict"
+        ),
+        Contract(key="rollout.group_reward", positional=("problem", "answers"), returns="list[float or dict]"),
         Contract(key="rollout.group_filter", positional=("group",), returns="bool"),
         Contract(key="rollout.sample_filter", positional=("rollouts",), returns="list[Rollout]"),
         Contract(
@@ -50,6 +52,24 @@ CONTRACTS: Mapping[str, Contract] = {
         Contract(key="tracking.sinks", positional=("run_dir",), returns="Sink"),
     )
 }
+
+
+_TABLES = {"rollout.functions": "rollout.function", "rollout.rewards": "rollout.reward"}
+"""Tables of functions by name, and the extension point whose call they all take."""
+
+
+def extension_point(key: str) -> str:
+    """The extension point that a configuration key is of; an entry of a table is of the table's.
+
+    >>> extension_point("rollout.rewards.code"), extension_point("rollout.reward")
+    ('rollout.reward', 'rollout.reward')
+    """
+    return _TABLES.get(key.rpartition(".")[0], key)
+
+
+def contract_of(key: str) -> Contract:
+    """The contract of a configuration key."""
+    return replace(CONTRACTS[extension_point(key)], key=key)
 
 
 def load(path: str, contract: Contract) -> Callable[..., Any]:

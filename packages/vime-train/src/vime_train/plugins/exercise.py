@@ -15,7 +15,7 @@ from vime_train.config import AlgorithmSection, RolloutSection, RunConfig, Track
 from vime_train.data import load_source
 from vime_train.data.arithmetic import ArithmeticSums
 from vime_train.engine import Completion, GenerationRequest
-from vime_train.plugins._contracts import CONTRACTS
+from vime_train.plugins._contracts import CONTRACTS, extension_point
 from vime_train.plugins._hooks import run_hooks
 from vime_train.plugins._import_path import PluginError
 from vime_train.report import open_sinks
@@ -40,6 +40,8 @@ ANSWERS = (
 def exercise(path: str, key: str, config: RunConfig | None = None) -> list[str]:
     """Check the extension at an import path against the extension point `key`; what was checked, one line each.
 
+    An entry of a table, such as `rollout.rewards.code`, is exercised as what the table holds.
+
     Raises:
         PluginError: if it does not fit, or there is no such extension point.
         RewardError, RolloutError, PluginCallError, DataError: if it fails when called.
@@ -61,14 +63,15 @@ def exercise(path: str, key: str, config: RunConfig | None = None) -> list[str]:
         "tracking.sinks": _sink,
         "data.source": _source,
     }
-    if key not in exercises:
+    point = extension_point(key)
+    if point not in exercises:
         raise PluginError(f"there is no extension point {key!r}: one of {', '.join(sorted(exercises))} is needed.")
     config = config or RunConfig()
-    section, _, field = key.partition(".")
-    value = (path,) if key in ("tracking.sinks", "hooks.before_log_probs", "hooks.before_train_step") else path
+    section, _, field = point.partition(".")
+    value = (path,) if point in ("tracking.sinks", "hooks.before_log_probs", "hooks.before_train_step") else path
     changed = getattr(config, section).model_copy(update={field: value})
-    checked = exercises[key](key, config.model_copy(update={section: changed}))
-    contract = [f"{key}: {path} can be called as {CONTRACTS[key].call}"] if key in CONTRACTS else []
+    checked = exercises[point](key, config.model_copy(update={section: changed}))
+    contract = [f"{key}: {path} can be called as {CONTRACTS[point].call}"] if point in CONTRACTS else []
     return [*contract, *checked]
 
 
@@ -134,10 +137,12 @@ def _reward(key: str, config: RunConfig) -> list[str]:
     source = ArithmeticSums()
     reward = load_reward(config.rollout, source)
     problem = replace(source.problems(1, seed=0, start=0)[0], answer="13")
-    values = reward(problem, ANSWERS)
-    shown = ", ".join(f"{value:g}" for value in values)
-    single = reward(problem, ANSWERS[:1])
-    return [f"{key}: {len(ANSWERS)} answers scored {shown}; a group of one scored {single[0]:g}"]
+    rewards = reward(problem, ANSWERS)
+    shown = ", ".join(f"{one.value:g}" for one in rewards)
+    (single,) = reward(problem, ANSWERS[:1])
+    parts = sorted({name for one in rewards for name in one.parts})
+    beside = [f"{key}: reports {', '.join(parts)} beside it"] if parts else []
+    return [f"{key}: {len(ANSWERS)} answers scored {shown}; a group of one scored {single.value:g}", *beside]
 
 
 def _advantages(key: str, config: RunConfig) -> list[str]:

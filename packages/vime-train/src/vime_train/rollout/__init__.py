@@ -13,9 +13,11 @@ from vime_train.rollout._evaluate import Evaluation, evaluate
 from vime_train.rollout._evaluation_sets import EvaluationSets
 from vime_train.rollout._forward import forward_batches
 from vime_train.rollout._groups import by_group, reward_varies, split_zero_variance
+from vime_train.rollout._names import check_names
 from vime_train.rollout._off_policy import mask_off_policy, only_version
 from vime_train.rollout._plan import parallel_layout, plan, plan_lengths, step_sizes
-from vime_train.rollout._rewards import Answer, GroupReward, RewardError, load_reward
+from vime_train.rollout._reward import Reward, RewardError
+from vime_train.rollout._rewards import Answer, GroupReward, load_reward
 from vime_train.rollout._samples import Problem, Rollout, Sample, Status
 from vime_train.rollout._score_split import ScoredAnswer, score_split, split_figures
 from vime_train.rollout._supervised import supervised_batches
@@ -33,6 +35,7 @@ __all__ = [
     "IterationBatch",
     "Problem",
     "RankBatch",
+    "Reward",
     "RewardError",
     "Rollout",
     "RolloutContext",
@@ -44,6 +47,7 @@ __all__ = [
     "assemble",
     "batch_advantages",
     "by_group",
+    "check_names",
     "check_rollouts",
     "evaluate",
     "forward_batches",

@@ -49,7 +49,7 @@ def check_rollouts(
         wrong = sorted(groups - set(expected_groups))
         raise RolloutError(
             f"{name} returned {len(found)} rollouts: group ids {missing[:5]} are missing, {wrong[:5]} were not asked "
-            "for; every problem needs at least one rollout, its group id is context.first_group_id + its place."
+            "for; every problem needs at least one rollout, its group id is context.group_ids[place]."
         )
     seen: set[int] = set()
     for rollout in found:
@@ -108,7 +108,11 @@ def check_resumed(found: Sequence[Rollout], resumed: Sequence[Rollout], name: st
 def _problems(rollout: Rollout) -> list[str]:
     if not rollout.samples:
         return ["samples are empty: a rollout has at least one"]
-    found = [] if math.isfinite(rollout.reward) else [f"reward is {rollout.reward}: a finite number is needed"]
+    numbers = {
+        "reward": rollout.reward,
+        **{f"reward part {name!r}": part for name, part in rollout.reward_parts.items()},
+    }
+    found = [f"{name} is {one}: a finite number is needed" for name, one in numbers.items() if not math.isfinite(one)]
     for place, sample in enumerate(rollout.samples):
         found += [f"sample {place} {problem}" for problem in _sample_problems(sample, rollout)]
     return found

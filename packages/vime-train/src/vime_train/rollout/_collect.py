@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING
 from vime_metrics import Count, Last
 from vime_train.plugins import CONTRACTS, calling, load
 from vime_train.rollout._buffer import GroupBuffer, is_finished
-from vime_train.rollout._check import RolloutError, check_columns, check_problems, check_resumed, check_rollouts
+from vime_train.rollout._check import RolloutError, check_columns, check_problems, check_rollouts
 from vime_train.rollout._context import RolloutContext
 from vime_train.rollout._dump import load_rollouts, save_rollouts
+from vime_train.rollout._functions import RolloutFunctions
+from vime_train.rollout._names import check_names
 from vime_train.rollout._off_policy import mask_off_policy, off_policy_share, staleness
 from vime_train.rollout._rewards import load_reward
 from vime_train.rollout._samples import Problem, Rollout
@@ -63,7 +65,7 @@ class Collector:
         self._iteration = 0
         self.buffer = GroupBuffer()
         self._reward = load_reward(section, source)
-        self._generate = load(section.function, CONTRACTS["rollout.function"])
+        self._functions = RolloutFunctions(section)
         self._accepts = section.group_filter and load(section.group_filter, CONTRACTS["rollout.group_filter"])
         self._select = section.sample_filter and load(section.sample_filter, CONTRACTS["rollout.sample_filter"])
 
@@ -164,17 +166,10 @@ class Collector:
             config=self._config,
             source=self._source,
             reward=self._reward,
-            first_group_id=first,
+            group_ids=tuple(range(first, first + count)),
             resumed=tuple(resumed),
         )
-        name = f"rollout.function = {self._config.rollout.function!r}"
-        first_id = problems[0].problem_id if problems else resumed[0].problem.problem_id
-        with calling(name, lambda: f"{count} problems, the first {first_id!r}", RolloutError):
-            rollouts: list[Rollout] = self._generate(engine, problems, context)
-        groups = {*range(first, first + count), *(rollout.group_id for rollout in resumed)}
-        check_rollouts(rollouts, name, expected_groups=groups, may_be_unfinished=self._config.rollout.partial_rollout)
-        check_resumed(rollouts, resumed, name)
-        return rollouts
+        return self._functions.generate(engine, problems, context)
 
     def _next_problems(self, count: int) -> list[Problem]:
         if count == 0:
@@ -183,6 +178,7 @@ class Collector:
         with calling(f"data.source = {data.source!r}", lambda: f"count={count}, start={first}", RolloutError):
             problems = self._source.problems(count, seed=self._config.seed, start=first)
         check_problems(problems, data.source, count=count, max_prompt_tokens=data.max_prompt_tokens)
+        check_names(problems, self._config.rollout)
         self._position += count
         return problems
 

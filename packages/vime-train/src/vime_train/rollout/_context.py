@@ -15,6 +15,7 @@ from vime_train.rollout._rewards import score_groups
 if TYPE_CHECKING:
     from vime_train.config import RunConfig
     from vime_train.data import DataSource
+    from vime_train.rollout._reward import Reward
     from vime_train.rollout._rewards import Answer, GroupReward
     from vime_train.rollout._samples import Problem, Rollout
 
@@ -24,7 +25,7 @@ _MASK = 2**64 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutContext:
-    """The run's configuration, its data source and its reward; groups are counted from `first_group_id`.
+    """The run's configuration, its data source and its reward; `group_ids` are those of the problems, in their order.
 
     `resumed` are rollouts that an earlier iteration left unfinished (`rollout.partial_rollout`). A rollout function
     goes on with their aborted samples and returns them, under their ids, with those of the problems; what it leaves
@@ -34,10 +35,10 @@ class RolloutContext:
     config: RunConfig
     source: DataSource
     reward: GroupReward
-    first_group_id: int
+    group_ids: tuple[int, ...]
     resumed: tuple[Rollout, ...] = ()
 
-    def rewards(self, groups: Sequence[tuple[Problem, Sequence[Answer]]]) -> list[list[float]]:
+    def rewards(self, groups: Sequence[tuple[Problem, Sequence[Answer]]]) -> list[list[Reward]]:
         """Rewards of several problems' answers; a reward server is asked for several problems at once."""
         return score_groups(self.reward, groups, self.config.rollout)
 

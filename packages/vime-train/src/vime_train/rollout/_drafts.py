@@ -8,7 +8,8 @@ Always true:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from vime_train.rollout._samples import Problem, Rollout, Sample, Status
@@ -50,6 +51,7 @@ class Draft:
     prompt_tokens: tuple[int, ...]
     attempts: tuple[Attempt, ...] = ()
     reward: float = 0.0
+    reward_parts: Mapping[str, float] = field(default_factory=dict)
     solved: bool = False
 
     @property
@@ -79,6 +81,7 @@ def draft_of(rollout: Rollout) -> Draft:
         prompt_tokens=attempts[-1].prompt_tokens,
         attempts=attempts,
         reward=rollout.reward,
+        reward_parts=rollout.reward_parts,
     )
 
 
@@ -90,6 +93,7 @@ def rollout_of(draft: Draft) -> Rollout:
         problem=draft.problem,
         samples=tuple(_sample_of(attempt, draft) for attempt in draft.attempts),
         reward=draft.reward,
+        reward_parts=draft.reward_parts,
     )
 
 

@@ -129,6 +129,7 @@ def _record(rollout: Rollout) -> dict[str, object]:
         "rollout_id": rollout.rollout_id,
         "group_id": rollout.group_id,
         "reward": rollout.reward,
+        "reward_parts": dict(rollout.reward_parts),
         "problem": asdict(rollout.problem),
         "samples": [
             {
@@ -191,6 +192,7 @@ def _rollout(place: str, record: dict[str, Any], cursor: _Cursor) -> Rollout:
             problem=problem,
             samples=samples,
             reward=record["reward"],
+            reward_parts=record["reward_parts"],
         )
     except (KeyError, TypeError) as error:
         raise DumpError(f"{place}: {type(error).__name__} {error}: a field is missing or of another kind.") from error

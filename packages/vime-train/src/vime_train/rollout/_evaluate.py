@@ -51,7 +51,7 @@ def evaluate(engine: Engine, source: DataSource, config: RunConfig) -> Evaluatio
         (problem, [Answer(text=source.tokenizer.decode(one.tokens), finished=one.finish_reason == "stop")])
         for problem, one in zip(problems, completions, strict=True)
     ]
-    scores = [values[0] for values in score_groups(reward, groups, config.rollout)]
+    scores = [rewards[0].value for rewards in score_groups(reward, groups, config.rollout)]
     count = len(problems)
     return Evaluation(
         accuracy=sum(scores) / max(1, count),

@@ -38,6 +38,9 @@ def batch_metrics(
         "response/shortest": Min.of(lengths),
         "response/first_attempt_length": Mean.of(first),
     }
+    for name in sorted({name for rollout in rollouts for name in rollout.reward_parts}):
+        judged = [rollout.reward_parts[name] for rollout in rollouts if name in rollout.reward_parts]
+        metrics[f"reward/{name}"] = Mean.of(judged)
     if schedule is not None:
         total = schedule.report().total
         metrics |= {

@@ -19,13 +19,18 @@ Status = Literal["completed", "truncated", "aborted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One task instance: the prompt's tokens, what a reward needs to judge an answer, and where it came from."""
+    """One task instance: the prompt's tokens, what a reward needs to judge an answer, and where it came from.
+
+    `function` and `reward` name an entry of `rollout.functions` and `rollout.rewards`; empty, those of all are used.
+    """
 
     problem_id: str
     prompt: str
     answer: str
     prompt_tokens: tuple[int, ...]
     metadata: dict[str, str | int | float | bool] = field(default_factory=dict)
+    function: str = ""
+    reward: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +60,17 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """One execution of a prompt: its samples (one or more, in order), its reward, and what it was asked."""
+    """One execution of a prompt: its samples (one or more, in order), its reward, and what it was asked.
+
+    `reward_parts` are what its judge measured beside the reward, by name.
+    """
 
     rollout_id: int
     group_id: int
     problem: Problem
     samples: tuple[Sample, ...]
     reward: float
+    reward_parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_finished(self) -> bool:

@@ -52,23 +52,23 @@ def score_split(
         )
         for place, problem in enumerate(problems)
     ]
-    reward = load_reward(config.rollout, source)
+    judge = load_reward(config.rollout, source)
     completed = engine.generate(requests)
     groups = [
         (problem, [_answer(completion, source) for completion in completions])
         for problem, completions in zip(problems, completed, strict=True)
     ]
-    scores = score_groups(reward, groups, config.rollout)
+    rewards = score_groups(judge, groups, config.rollout)
     return [
         ScoredAnswer(
             problem=problem,
             text=answer.text,
             tokens=len(completion.tokens),
             finished=answer.finished,
-            score=score,
+            score=reward.value,
         )
-        for (problem, answers), completions, values in zip(groups, completed, scores, strict=True)
-        for answer, completion, score in zip(answers, completions, values, strict=True)
+        for (problem, answers), completions, values in zip(groups, completed, rewards, strict=True)
+        for answer, completion, reward in zip(answers, completions, values, strict=True)
     ]
 
 

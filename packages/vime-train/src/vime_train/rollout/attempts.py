@@ -2,10 +2,10 @@
 
 Always true of the rollouts:
 
-- those of `context.resumed` come first; then one per problem and per `rollout.rollouts_per_prompt`, in that order, ids
-  counted from the context;
+- those of `context.resumed` come first; then one per problem and per `rollout.rollouts_per_prompt`, in that order;
 - a rollout has one sample per attempt; only the attempt's own tokens are its response;
-- the reward of a rollout is the best over its attempts of `retry_reward ** (attempt - 1) * score`; samples share it;
+- the reward of a rollout is the best over its attempts of `retry_reward ** (attempt - 1) * score`, with the parts of
+  that attempt's reward; samples share it;
 - no answer gets more than `max_new_tokens` tokens in all, nor more than `max_new_tokens_per_iteration` in one call.
 """
 
@@ -22,6 +22,7 @@ from vime_train.rollout._samples import Problem, Rollout
 
 if TYPE_CHECKING:
     from vime_train.rollout._context import RolloutContext
+    from vime_train.rollout._reward import Reward
 
 
 def generate_rollouts(engine: Engine, problems: Sequence[Problem], context: RolloutContext) -> list[Rollout]:
@@ -42,8 +43,8 @@ def _first_drafts(problems: Sequence[Problem], context: RolloutContext) -> list[
     per_prompt = context.config.rollout.rollouts_per_prompt
     return [
         Draft(
-            rollout_id=(context.first_group_id + place) * per_prompt + copy,
-            group_id=context.first_group_id + place,
+            rollout_id=context.group_ids[place] * per_prompt + copy,
+            group_id=context.group_ids[place],
             problem=problem,
             prompt_tokens=problem.prompt_tokens,
         )
@@ -98,19 +99,21 @@ def _score(drafts: list[Draft], ended: Sequence[int], context: RolloutContext) -
             for positions in groups.values()
         ]
     )
-    for positions, scores in zip(groups.values(), judged, strict=True):
-        for position, score in zip(positions, scores, strict=True):
-            drafts[position] = _judged(drafts[position], score, context)
+    for positions, rewards in zip(groups.values(), judged, strict=True):
+        for position, reward in zip(positions, rewards, strict=True):
+            drafts[position] = _judged(drafts[position], reward, context)
 
 
-def _judged(draft: Draft, score: float, context: RolloutContext) -> Draft:
+def _judged(draft: Draft, reward: Reward, context: RolloutContext) -> Draft:
     section = context.config.rollout
     newest, attempt = draft.attempts[-1], len(draft.attempts) - 1
-    discounted = section.retry_reward**attempt * score
+    discounted = section.retry_reward**attempt * reward.value
+    is_best = attempt == 0 or discounted > draft.reward
     return replace(
         draft,
-        reward=discounted if attempt == 0 else max(draft.reward, discounted),
-        solved=score >= section.solved_score,
+        reward=discounted if is_best else draft.reward,
+        reward_parts=reward.parts if is_best else draft.reward_parts,
+        solved=reward.value >= section.solved_score,
         prompt_tokens=context.source.retry_prompt(newest.prompt_tokens, newest.tokens),
     )
 

@@ -21,7 +21,7 @@ _state = {"iteration": 0}
 
 def generate(engine: EnginePool, problems: Sequence[Problem], context: RolloutContext) -> list[Rollout]:
     """The default rollouts, with a fault a moment after generation began."""
-    _state["iteration"] = context.first_group_id // len(problems) + 1
+    _state["iteration"] = context.group_ids[0] // len(problems) + 1
     due = _due()
     logs = Path(context.config.run_dir) / "logs"
     if due == "kill-engine":
