@@ -283,7 +283,7 @@ def test_a_file_with_nothing_left_is_told(tmp_path: Path) -> None:
 
 
 def test_an_unknown_score_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="score = 'best': one of exact, last_number, math is needed"):
+    with pytest.raises(DataError, match="score = 'best': one of exact, last_number, math, f1, choice is needed"):
         source(write(tmp_path / "a.jsonl", sums(3)), score="best")
 
 

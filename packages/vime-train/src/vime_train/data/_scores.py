@@ -1,16 +1,26 @@
 """How an answer's text is compared with the reference answer.
 
-Always true: a score is 0 or 1; text that cannot be read as an answer scores 0.
+Always true: a score is from 0 to 1, and all but `f1` give one of the two; text that cannot be read as an answer scores
+0.
 """
 
 from __future__ import annotations
 
 import re
+import string
+from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
 from vime_train.data._errors import DataError
+from vime_train.plugins import Contract, load
 
+_CONTRACT = Contract(key="data.options.score", positional=("answer", "reference"), returns="float")
+_ARTICLES = frozenset({"a", "an", "the"})
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_CHOSEN = r"\\boxed\{|\(|\b[Aa]nswer(?: is)?:? *\(?"
+_ALONE = r"^\s*(?=[A-Z](?:[).:]|\s*$))"
+_CHOICE = re.compile(rf"(?:{_CHOSEN}|{_ALONE})([A-Z])(?![\w'])", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 
 
@@ -40,20 +50,60 @@ def math(answer: str, reference: str) -> bool:
     return bool(verify(parse(reference), parse(answer)))
 
 
-SCORES: Mapping[str, Callable[[str, str], bool]] = {"exact": exact, "last_number": last_number, "math": math}
+def f1(answer: str, reference: str) -> float:
+    """Harmonic mean of precision and recall of the words, aside from case, punctuation and articles (SQuAD).
+
+    Source: arXiv:1606.05250, 6.1.
+
+    >>> f1("The cat sat.", "a cat sat down"), f1("cat", "dog")
+    (0.8, 0.0)
+    """
+    given, wanted = _words(answer), _words(reference)
+    if not given or not wanted:
+        return float(given == wanted)
+    return 2 * (given & wanted).total() / (given.total() + wanted.total())
 
 
-def score_function(name: str) -> Callable[[str, str], bool]:
-    """The comparison of that name.
+def choice(answer: str, reference: str) -> bool:
+    r"""Whether the letter that the answer chooses last is the reference.
+
+    A letter is chosen in `\boxed{C}`, in `(C)`, after "answer is" or "Answer:", as in "C. Paris", or alone on its line.
+
+    >>> choice("Not (A), so the answer is (C).", "C"), choice("A guess", "A"), choice("B. Paris", "b")
+    (True, False, True)
+    """
+    chosen = _CHOICE.findall(answer)
+    return bool(chosen) and chosen[-1] == reference.strip().strip("()").upper()
+
+
+SCORES: Mapping[str, Callable[[str, str], float]] = {
+    "exact": exact,
+    "last_number": last_number,
+    "math": math,
+    "f1": f1,
+    "choice": choice,
+}
+
+
+def score_function(name: str) -> Callable[[str, str], float]:
+    """The comparison of that name, or the one at an import path `package.module:name`.
 
     Raises:
-        DataError: if there is none, or its library is not installed.
+        DataError: if there is none of that name, or its library is not installed.
+        PluginError: if the import path leads nowhere, or to something that does not take `(answer, reference)`.
     """
+    if ":" in name:
+        return load(name, _CONTRACT)
     if name not in SCORES:
-        raise DataError(f"score = {name!r}: one of {', '.join(SCORES)} is needed.")
+        raise DataError(f"score = {name!r}: one of {', '.join(SCORES)} is needed, or an import path.")
     if name == "math" and find_spec("math_verify") is None:
         raise DataError('score = "math" needs math-verify: python -m pip install "vime-train[math]".')
     return SCORES[name]
+
+
+def _words(text: str) -> Counter[str]:
+    words = text.lower().translate(_NO_PUNCTUATION).split()
+    return Counter(word for word in words if word not in _ARTICLES)
 
 
 def _value(text: str) -> float | str:

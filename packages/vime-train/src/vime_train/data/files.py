@@ -43,7 +43,7 @@ class FileProblems(FiniteSource):
         chat: whether a text prompt is put into the model's chat template.
         system: a system message before every prompt.
         retry_text: what the user says after a wrong answer.
-        score: "exact", "last_number" or "math".
+        score: "exact", "last_number", "math", "f1", "choice", or the import path of a function of answer and reference.
         shuffle: whether every epoch has its own order.
 
     Raises:
@@ -116,5 +116,5 @@ class FileProblems(FiniteSource):
         return problem.prompt_tokens, self._ended(str(problem.metadata["solution"]))
 
     def score(self, problem: Problem, answer: str, *, finished: bool) -> float:
-        """1 when the answer ended and is the reference, else 0."""
-        return float(finished and self._score(answer, problem.answer))
+        """How far the answer is the reference, 1 when it is; 0 when it did not end."""
+        return float(self._score(answer, problem.answer)) if finished else 0.0
