@@ -22,6 +22,7 @@ from vime_train.cli import main
         ("own:length", "rollout.rewards.code", "5 answers scored 0, 3, 3, 600, 5"),
         ("vime_train.rollout.attempts:generate_rollouts", "rollout.functions.tool", "16 rollouts with"),
         ("own:shorter", "rollout.sample_filter", "8 rollouts with"),
+        ("own:newest_first", "rollout.buffer_order", "4 iterations took 16 of the groups that waited"),
         ("own:ones", "algorithm.advantage_function", "one finite number per response token"),
         ("own:Keep", "tracking.sinks", "took two steps"),
         ("own:halve", "hooks.before_log_probs", "the batches of 2 ranks, 2 of them got other columns"),
@@ -88,6 +89,9 @@ def words(problem, answer, *, finished):
 
 def shorter(rollouts):
     return rollouts[::2]
+
+def newest_first(groups):
+    return [group[0].group_id for group in reversed(groups)]
 
 def ones(rollouts, section):
     return [[1.0] * sample.response_length for rollout in rollouts for sample in rollout.samples]

@@ -223,6 +223,7 @@ def test_a_broken_model_directory_is_told(tmp_path: Path, text: str | None, mess
         "rollout.group_reward",
         "rollout.group_filter",
         "rollout.sample_filter",
+        "rollout.buffer_order",
         "algorithm.advantage_function",
         "data.source",
     ],

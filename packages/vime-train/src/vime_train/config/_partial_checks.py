@@ -14,6 +14,7 @@ def partial_problems(section: RolloutSection) -> Iterator[str]:
     yield from _over_sampling(section)
     yield from _allowance(section)
     yield from _buffer(section)
+    yield from _order(section)
     yield from _mask(section)
 
 
@@ -62,6 +63,14 @@ def _buffer(section: RolloutSection) -> Iterator[str]:
         yield (
             "rollout.partial_rollout = true keeps nothing: set rollout.max_new_tokens_per_iteration, or "
             f"rollout.over_sampling_prompts above rollout.prompts_per_iteration = {section.prompts_per_iteration}."
+        )
+
+
+def _order(section: RolloutSection) -> Iterator[str]:
+    if section.buffer_order is not None and not section.partial_rollout:
+        yield (
+            f"rollout.buffer_order = {section.buffer_order!r} is read by nothing in this run: without "
+            "rollout.partial_rollout no group waits."
         )
 
 

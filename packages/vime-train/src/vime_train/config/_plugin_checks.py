@@ -31,6 +31,7 @@ def _paths(config: RunConfig) -> Iterator[tuple[str, str]]:
         "rollout.group_reward": config.rollout.group_reward,
         "rollout.group_filter": config.rollout.group_filter,
         "rollout.sample_filter": config.rollout.sample_filter,
+        "rollout.buffer_order": config.rollout.buffer_order,
         "algorithm.advantage_function": config.algorithm.advantage_function,
         "algorithm.loss_function": config.algorithm.loss_function,
     }

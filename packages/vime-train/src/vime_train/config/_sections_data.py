@@ -46,8 +46,9 @@ class RolloutSection(Section):
     With `partial_rollout` the groups that an iteration has no use for are kept for the next, in a buffer: finished ones
     beyond `prompts_per_iteration`, and unfinished ones. An answer ends an iteration unfinished after
     `max_new_tokens_per_iteration` tokens, and goes on in the next, up to `max_new_tokens` in all. Groups in the buffer
-    count as drawn. `mask_off_policy` trains on the tokens of an iteration's own weights only; without it each token is
-    trained on against the log-prob of the weights that sampled it.
+    count as drawn. Finished groups are taken first in, first out, or as `buffer_order` puts them. `mask_off_policy`
+    trains on the tokens of an iteration's own weights only; without it each token is trained on against the log-prob of
+    the weights that sampled it.
 
     With `one_step_off_policy` the engines sample the next iteration while the trainers train this one, under weights
     that are one iteration older than otherwise.
@@ -85,6 +86,7 @@ class RolloutSection(Section):
     over_sampling_prompts: Positive | None = None
     partial_rollout: bool = False
     max_new_tokens_per_iteration: Positive | None = None
+    buffer_order: str | None = None
     mask_off_policy: bool = False
     one_step_off_policy: bool = False
     drop_zero_variance: bool = True

@@ -38,6 +38,7 @@ CONTRACTS: Mapping[str, Contract] = {
         ),
         Contract(key="rollout.group_reward", positional=("problem", "answers"), returns="list[float or dict]"),
         Contract(key="rollout.group_filter", positional=("group",), returns="bool"),
+        Contract(key="rollout.buffer_order", positional=("groups",), returns="list[int]"),
         Contract(key="rollout.sample_filter", positional=("rollouts",), returns="list[Rollout]"),
         Contract(
             key="algorithm.advantage_function", positional=("rollouts", "section"), returns="one array per sample"

@@ -54,6 +54,7 @@ def exercise(path: str, key: str, config: RunConfig | None = None) -> list[str]:
         "rollout.function": _rollouts,
         "rollout.group_filter": _rollouts,
         "rollout.sample_filter": _rollouts,
+        "rollout.buffer_order": _order,
         "rollout.reward": _reward,
         "rollout.group_reward": _reward,
         "algorithm.advantage_function": _advantages,
@@ -131,6 +132,14 @@ def _rollouts(key: str, config: RunConfig) -> list[str]:
     samples = sum(len(rollout.samples) for rollout in rollouts)
     asked = f"{_ITERATIONS} iterations" if config.rollout.partial_rollout else "4 problems"
     return [f"{key}: {asked} gave {len(rollouts)} rollouts with {samples} samples that can be trained on"]
+
+
+def _order(key: str, config: RunConfig) -> list[str]:
+    waiting = {"partial_rollout": True, "over_sampling_prompts": 6, "max_new_tokens_per_iteration": None}
+    section = config.rollout.model_copy(update=waiting)
+    rollouts = _collect(config.model_copy(update={"rollout": section}))
+    groups = {rollout.group_id for rollout in rollouts}
+    return [f"{key}: {_ITERATIONS} iterations took {len(groups)} of the groups that waited, in its order"]
 
 
 def _reward(key: str, config: RunConfig) -> list[str]:

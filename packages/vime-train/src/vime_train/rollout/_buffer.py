@@ -3,13 +3,14 @@
 Always true:
 
 - a group that enters leaves by `take`, or because the group filter rejects it when it has finished: none is lost;
-- finished groups are taken in the order in which they entered, whenever they finished;
+- finished groups are taken in the order in which they entered, whenever they finished, unless the run has an order of
+  its own;
 - loaded again, it is the same buffer, in the same order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -19,6 +20,8 @@ from vime_train.rollout._groups import by_group
 from vime_train.rollout._samples import Rollout
 
 Group = tuple[Rollout, ...]
+Order = Callable[[Sequence[Group]], list[Group]]
+"""All of the groups again, those to train on first at the front."""
 
 
 def is_finished(group: Sequence[Rollout]) -> bool:
@@ -63,7 +66,7 @@ class GroupBuffer:
         """Without some groups."""
         return type(self)(tuple(group for group in self.groups if group[0].group_id not in group_ids))
 
-    def take(self, count: int) -> tuple[list[Group], Self]:
-        """The oldest `count` finished groups, or all where there are fewer; and the buffer without them."""
-        taken = [group for group in self.groups if is_finished(group)][:count]
+    def take(self, count: int, *, order: Order = list) -> tuple[list[Group], Self]:
+        """The first `count` finished groups, or all where there are fewer; and the buffer without them."""
+        taken = order([group for group in self.groups if is_finished(group)])[:count]
         return taken, self.without({group[0].group_id for group in taken})

@@ -27,6 +27,7 @@ from vime_train.rollout._dump import load_rollouts, save_rollouts
 from vime_train.rollout._functions import RolloutFunctions
 from vime_train.rollout._names import check_names
 from vime_train.rollout._off_policy import mask_off_policy, off_policy_share, staleness
+from vime_train.rollout._order import load_order
 from vime_train.rollout._rewards import load_reward
 from vime_train.rollout._samples import Problem, Rollout
 
@@ -66,6 +67,7 @@ class Collector:
         self.buffer = GroupBuffer()
         self._reward = load_reward(section, source)
         self._functions = RolloutFunctions(section)
+        self._order = load_order(section)
         self._accepts = section.group_filter and load(section.group_filter, CONTRACTS["rollout.group_filter"])
         self._select = section.sample_filter and load(section.sample_filter, CONTRACTS["rollout.sample_filter"])
 
@@ -115,7 +117,7 @@ class Collector:
     def _generate_rollouts(self, engine: Engine, version: int) -> Collected:
         section = self._config.rollout
         buffer, metrics = self._filled(engine)
-        taken, left = buffer.take(section.prompts_per_iteration)
+        taken, left = buffer.take(section.prompts_per_iteration, order=self._order)
         rollouts = self._selected([rollout for group in taken for rollout in group])
         check_columns(rollouts, f"rollout.function = {section.function!r}")
         metrics |= {
