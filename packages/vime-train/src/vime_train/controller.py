@@ -47,6 +47,7 @@ def run(config: RunConfig, *, progress: Progress | None = None) -> Path:
         ActorError: if a trainer died, or a process raised; `resume` goes on from the last checkpoint.
         WeightSyncError: if the engines do not hold the trainers' weights.
         RewardError, RolloutError: if the user's code failed; a checkpoint of the last whole iteration was written.
+        OSError: if a file of the run could not be written.
     """
     return _run(Job.new(config, progress or PlainProgress()))
 
@@ -78,7 +79,7 @@ def _run(job: Job) -> Path:
 def _told_how_to_go_on(directory: RunDirectory) -> Iterator[None]:
     try:
         yield
-    except (RunError, KeyboardInterrupt, Terminated) as error:
+    except (RunError, OSError, KeyboardInterrupt, Terminated) as error:
         latest = directory.checkpoints.latest()
         if latest is not None:
             error.add_note(f"Iteration {latest.iteration} is saved: go on with `vime-train resume {directory.root}`.")

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from vime_metrics import Mean, Quantiles
+from vime_train._errors import RunError
 from vime_train.config import TrackingSection
-from vime_train.plugins import PluginError
+from vime_train.plugins import PluginCallError, PluginError
 from vime_train.report import MetricsLog, PlainProgress, describe, open_sinks, read_records
 
 
@@ -55,6 +56,29 @@ def test_sinks_are_made_from_import_paths(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "other.jsonl").read_text()) == {"step": 1, "a": 1.0}
     with pytest.raises(PluginError, match=r"'builtins:list' made a list without write and close"):
         open_sinks(TrackingSection(sinks=("builtins:list",)), tmp_path)
+
+
+def test_a_sink_that_raises_is_named(tmp_path: Path) -> None:
+    class Broken:
+        def write(self, step: int, values: Any) -> None:
+            raise ConnectionError("the tracking server is gone")
+
+        def close(self) -> None:
+            """Nothing is held."""
+
+    log = MetricsLog(tmp_path / "metrics.jsonl", [Broken()])
+    with pytest.raises(PluginCallError, match=r"Broken of tracking\.sinks raised ConnectionError: .*iteration 3"):
+        log.write(3, {"a": 1.0})
+    log.close()
+    assert read_records(tmp_path / "metrics.jsonl")[0].iteration == 3
+
+
+def test_metrics_that_the_disk_has_no_room_for_are_told_with_their_file() -> None:
+    log = MetricsLog("/dev/full")
+    with pytest.raises(RunError, match=r"cannot write step 1 to /dev/full: \[Errno 28\] No space left on device"):
+        log.write(1, {"a": 1.0})
+    with pytest.raises(OSError, match="No space left"):
+        log.close()
 
 
 def test_plain_progress_says_a_tenth_at_a_time() -> None:

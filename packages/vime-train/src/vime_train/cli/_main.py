@@ -1,11 +1,13 @@
 """`vime-train`: parse, run one command, answer with an exit code.
 
-Always true: a mistake of the user is a message on the error stream and exit code 2; a run that could not go on is a
-message and exit code 1; Ctrl-C is exit code 130, SIGTERM 143. No message comes with a traceback.
+Always true: a mistake of the user is a message on the error stream and exit code 2; a run that could not go on, or a
+file that could not be written or read, is a message and exit code 1; Ctrl-C is exit code 130, SIGTERM 143. No message
+comes with a traceback.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +16,9 @@ from vime_train._errors import RunError, Terminated
 from vime_train.cli._parser import parse
 from vime_train.config import ConfigError
 from vime_train.plugins import PluginError
+
+_ROOM = ": make room there, keep fewer checkpoints (checkpoint.keep), or use another disk."
+_REMEDIES = {errno.ENOSPC: _ROOM, errno.EDQUOT: _ROOM, errno.EFBIG: _ROOM}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except RunError as error:
         _tell(error)
+        return 1
+    except OSError as error:
+        _tell(error, f"{error}{_REMEDIES.get(error.errno or 0, '.')}")
         return 1
     except KeyboardInterrupt as error:
         _tell(error, "interrupted.")

@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -50,11 +50,13 @@ def _traceback_in_log() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        traceback.print_exc()
+        with suppress(OSError):  # a log that has no room must not hide what is wrong
+            traceback.print_exc()
         raise
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
 
 
 def make_trainer(**arguments: object) -> object:

@@ -99,7 +99,8 @@ class Cluster:
             processes = self._config.layout.world_size + self._config.engine.engines
             _ray.start_local(processes=processes, scratch=self._scratch)
         else:
-            _ray.join(self._config.cluster.address)
+            cluster = self._config.cluster
+            _ray.join(cluster.address, timeout_seconds=cluster.start_timeout_seconds)
         started.callback(_ray.stop)
 
     def _spawn(self, name: str, environment: dict[str, str]) -> Handle:

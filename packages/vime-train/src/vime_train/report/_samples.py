@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vime_train._files import writing
+
 if TYPE_CHECKING:
     from vime_train.data import DataSource
     from vime_train.rollout import IterationBatch, Rollout
@@ -58,5 +60,6 @@ def _rollout(rollout: Rollout, source: DataSource) -> dict[str, object]:
 
 def _replace(path: Path, text: str) -> None:
     aside = path.with_name(f".{path.name}.writing")
-    aside.write_text(text, encoding="utf-8")
+    with writing(path):
+        aside.write_text(text, encoding="utf-8")
     os.replace(aside, path)
