@@ -15,7 +15,7 @@ from vime_train.cluster import ActorError, Cluster, ClusterError, EnginePool, _e
 from vime_train.cluster._actors import logged_process
 from vime_train.config import EngineSection
 
-INTERVAL, TIMEOUT = 0.2, 2.0
+INTERVAL, TIMEOUT = 0.2, 4.0
 NOTICED_SECONDS = 60.0
 
 

@@ -134,3 +134,12 @@ def test_a_reward_that_raises_ahead_ends_the_run_once_what_is_trained_is_saved(t
     again = command(root, "resume", str(root))
     assert again.code == 0, again.errors
     assert [record["rollout/staleness"] for record in records(root)[1:]] == [0, 1, 0, 1, 1]
+
+
+def test_weights_that_did_not_arrive_stop_the_run(tmp_path: Path, command: Run) -> None:
+    """Law T2: sync 1 sends old weights under the new version's name; the rollouts at hand are older, and cannot tell."""
+    settings = [*OVERRIDES, "--set", "supervised.steps=20", "--set", f"run_dir={tmp_path}/run"]
+    done = command(tmp_path, "run", str(CONFIG), *settings, fault="stale-weights@1")
+    assert done.code == 1
+    assert "sync 1: vLLM's and Megatron's log-probs of 8 samples differ by up to" in done.errors
+    assert [record["step"] for record in records(tmp_path / "run")] == [0, 1]

@@ -152,3 +152,26 @@ def test_the_end_of_the_run_ends_the_generation_that_is_under_way(
         generation.begin(version=0)
     assert [thread.name for thread in threading.enumerate() if thread.name == "generation"] == []
     assert caplog.text == ""
+
+
+def test_a_disk_without_room_leaves_the_groups_that_wait(small_run: Make, pool: Pool, tmp_path: Path) -> None:
+    """The rollouts are saved after the buffer has given its groups away."""
+    (tmp_path / "rollouts").mkdir()
+    config = small_run(*PARTIAL, "debug.save_rollouts=true", f"run_dir={tmp_path}")
+    collector = Collector(config, SOURCE)
+    generation = generation_of(collector, pool)
+    generation.take(version=0)
+    waiting = collector.buffer
+    assert len(waiting.groups) == 2
+    (tmp_path / "rollouts").rename(tmp_path / "elsewhere")
+    (tmp_path / "rollouts").write_text("a file where a directory was")
+    with pytest.raises(OSError, match="rollouts"):
+        generation.take(version=0)
+    assert collector.buffer == waiting
+
+
+def test_staleness_is_how_far_the_trainers_are_ahead(small_run: Make, pool: Pool) -> None:
+    collector = Collector(small_run("rollout.one_step_off_policy=true"), SOURCE)
+    figures = [reported(collector.collect(cast(EnginePool, pool), weight_version=0).metrics) for _ in range(3)]
+    assert [one["rollout/staleness"] for one in figures] == [0, 1, 2]
+    assert [one["rollout/off_policy_tokens"] for one in figures] == [0, 1, 1]

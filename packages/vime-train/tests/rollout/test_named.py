@@ -154,6 +154,51 @@ def test_parts_are_reported_as_means_and_kept(named: Make, scripted_engine: Any,
     assert len(batch_advantages(rollouts, config.algorithm)) == len(rollouts)
 
 
+def tries(problem: Problem, answer: str, *, finished: bool) -> dict[str, float]:
+    """The first answer is `1`, the second `22`, the third `333`; the second is the best."""
+    return {"right": {1: 0.2, 2: 0.9, 3: 0.3}[len(answer)], "length": float(len(answer))}
+
+
+def test_parts_are_those_of_the_attempt_that_gave_the_reward(small_run: Make, here: str, scripted_engine: Any) -> None:
+    config = small_run(
+        f"rollout.reward={here}:tries",
+        "rollout.reward_key=right",
+        "rollout.max_attempts=3",
+        "rollout.solved_score=2.0",
+    )
+    engine = scripted_engine(
+        lambda prompt, sample, seed: "1" if "?" not in prompt else str(11 ** prompt.count("?") * 2)
+    )
+    for rollout in Collector(config, ArithmeticSums()).collect(engine).rollouts:
+        assert [sample.response_length - 1 for sample in rollout.samples] == [1, 2, 3]
+        assert rollout.reward == pytest.approx(0.45)
+        assert rollout.reward_parts == {"length": 2.0}
+
+
+def test_parts_of_an_earlier_iteration_are_kept_while_the_next_answer_goes_on(
+    small_run: Make, here: str, scripted_engine: Any
+) -> None:
+    """The first answer is judged in iteration 1, the second one is cut there and ends, not better, in iteration 2."""
+    config = small_run(
+        f"rollout.reward={here}:parts",
+        "rollout.reward_key=length",
+        "rollout.solved_score=99",
+        "rollout.retry_reward=0.0",
+        "rollout.partial_rollout=true",
+        "rollout.max_new_tokens=32",
+        "rollout.max_new_tokens_per_iteration=10",
+    )
+
+    def script(prompt: str, sample: int, seed: int) -> str:
+        _, _, second = prompt.partition("?")
+        return ("1" * 14)[len(second) :] if "?" in prompt else "#0"
+
+    collector, engine = Collector(config, ArithmeticSums()), scripted_engine(script)
+    assert collector.collect(engine).rollouts == ()
+    rollouts = collector.collect(engine).rollouts
+    assert {(rollout.reward, *rollout.reward_parts.items()) for rollout in rollouts} == {(2.0, ("right", 0.0))}
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [

@@ -29,6 +29,10 @@ def repeats(groups: Groups) -> list[int]:
     return newest_first(groups)[:1] * len(groups)
 
 
+def adds_one(groups: Groups) -> list[int]:
+    return [*newest_first(groups), groups[0][0].group_id]
+
+
 def hands_groups_back(groups: Groups) -> Groups:
     return groups
 
@@ -61,6 +65,7 @@ def test_the_order_decides_which_groups_are_taken_and_all_others_wait(ordered: M
     [
         ("forgets", r"returned the group ids \[4, 3, 2, 1, 0\]; given the finished groups \[0, 1, 2, 3, 4\]"),
         ("repeats", r"returned the group ids \[5, 5, 5, 5, 5\]"),
+        ("adds_one", r"returned the group ids \[5, 4, 3, 2, 1\]"),
         ("hands_groups_back", r"raised TypeError: .*given the finished groups \[0, 1, 2, 3, 4\]"),
     ],
 )
