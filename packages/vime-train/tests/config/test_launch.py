@@ -187,6 +187,11 @@ def test_half_precision_is_refused_on_a_cpu() -> None:
     assert "without a GPU: use 'float32' or 'bfloat16'" in refuse("engine.dtype='float16'")
 
 
+def test_a_check_that_could_miss_an_engine_is_refused() -> None:
+    told = refuse("engine.engines=4", "engine.max_checked_samples=3")
+    assert "engine.max_checked_samples = 3 is less than engine.engines = 4" in told
+
+
 def test_missing_packages_come_with_their_pip_line() -> None:
     machine = Machine(cores=2, memory_gib=24.0, gpus=0, missing_modules=("ray", "vllm"))
     lines = refuse(machine=machine).splitlines()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vime_train.cluster import Cluster, EnginePool, TrainerGroup
-from vime_train.config import RolloutSection, RunConfig
+from vime_train.config import EngineSection, RolloutSection, RunConfig
 from vime_train.phases import WeightSync, WeightSyncError
 from vime_train.rollout import RankBatch, Sample
 
@@ -96,3 +96,16 @@ def test_an_iteration_of_buffered_groups_has_nothing_to_compare() -> None:
 def test_tokens_of_weights_to_come_are_refused_in_a_partial_rollout_too() -> None:
     with pytest.raises(WeightSyncError, match=r"carry weight versions \[5, 6\], the engines held 5"):
         partial_sync(Trainers()).check([sample(6, 5, 6)])
+
+
+def test_a_bounded_check_looks_at_every_group_before_it_looks_twice() -> None:
+    """Engines answer whole groups, so a stale engine is seen though only three of nine samples are compared."""
+    config = RunConfig(engine=EngineSection(max_checked_samples=3))
+    trainers, nobody = Trainers(), object()
+    sync = WeightSync(cast(Cluster, nobody), cast(TrainerGroup, trainers), cast(EnginePool, nobody), config)
+    right = [dataclasses.replace(sample(0), rollout_id=place, group_id=place // 3) for place in range(9)]
+    assert sync.check(right)["check/max_log_prob_difference"] == 0
+    assert trainers.compared == 3 * 2
+    stale = [dataclasses.replace(one, rollout_log_probs=(-1.0, -9.0)) if one.group_id == 2 else one for one in right]
+    with pytest.raises(WeightSyncError, match="log-probs of 3 samples differ by up to 8 "):
+        sync.check(stale)

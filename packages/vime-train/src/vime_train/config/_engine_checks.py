@@ -13,7 +13,13 @@ CPU_MIN_HEAD_DIM = 32
 
 
 def engine_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
-    """One sentence per reason why the engines cannot serve this model."""
+    """One sentence per reason why the engines cannot serve this model, or cannot be checked."""
+    checked, engines = config.engine.max_checked_samples, config.engine.engines
+    if checked is not None and checked < engines:
+        yield (
+            f"engine.max_checked_samples = {checked} is less than engine.engines = {engines}: an engine with stale "
+            "weights could go unseen. Check at least one sample of each."
+        )
     if config.on_gpus:
         return
     if shape.tied_head:

@@ -15,7 +15,8 @@ class EngineSection(Section):
     An engine that dies is started again, up to `max_restarts` times. Each is asked for a sign of life every
     `health_interval_seconds`, in calls and between them; one that gives none within `health_timeout_seconds` is killed
     and started again too. `max_log_prob_difference` is the largest difference between the engines' and the trainers'
-    log-probs of a sampled token that a run goes on with.
+    log-probs of a sampled token that a run goes on with. The check costs a forward pass over what was sampled, or over
+    `max_checked_samples` samples of every sync.
     """
 
     engines: Positive = 1
@@ -30,6 +31,7 @@ class EngineSection(Section):
     health_interval_seconds: Seconds = 30.0
     health_timeout_seconds: Seconds = 30.0
     max_log_prob_difference: Annotated[float, Field(gt=0)] = 1e-3
+    max_checked_samples: Positive | None = None
 
 
 class EvaluationSet(Section):

@@ -4,12 +4,14 @@ Always true:
 
 - after every sync the log-probs of sampled tokens are computed again by the trainers, and the run stops if one of them
   differs by more than `engine.max_log_prob_difference`: stale or half-loaded weights are an error, not an odd curve;
+- where `engine.max_checked_samples` bounds this, groups come in turns, so that every engine's answers are among them;
 - a token that was sampled under another weight version than the engines held when it was asked for is an error too;
   with `rollout.partial_rollout` older ones are left out of the comparison, since the trainers' weights have moved on.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -55,7 +57,7 @@ class WeightSync:
         Raises:
             WeightSyncError: naming the sync, the difference, and what to look at.
         """
-        samples = self._of_this_version(samples)
+        samples = _in_turns(self._of_this_version(samples))[: self._config.engine.max_checked_samples]
         if not samples:
             return {}
         batches = forward_batches(samples, self._config)
@@ -89,3 +91,13 @@ class WeightSync:
         self.require_version(samples, self.version)
         masked = [only_version(sample, self.version) for sample in samples]
         return [sample for sample in masked if any(sample.loss_mask)]
+
+
+def _in_turns(samples: Sequence[Sample]) -> list[Sample]:
+    """The first sample of every group, then the second of every group, and so on."""
+    seen: Counter[int] = Counter()
+    turns = []
+    for sample in samples:
+        turns.append(seen[sample.group_id])
+        seen[sample.group_id] += 1
+    return [samples[place] for place in sorted(range(len(samples)), key=turns.__getitem__)]
