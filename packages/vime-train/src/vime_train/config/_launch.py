@@ -2,7 +2,8 @@
 
 Always true of a configuration that passes: the model divides by the layout, the machine has the room, the batch
 arithmetic works for every length that can arise, the algorithm's options fit together and are read, native fields
-exist and fit, import paths lead to functions that can be called, and the packages are installed.
+exist and fit, import paths lead to functions that can be called, files of models and saved rollouts are whole or there,
+and the packages are installed.
 All problems are told at once, each with its numbers and its remedy.
 """
 
@@ -21,6 +22,7 @@ from vime_train.config._native import native_problems
 from vime_train.config._off_policy_checks import off_policy_problems
 from vime_train.config._partial_checks import partial_problems
 from vime_train.config._plugin_checks import plugin_problems
+from vime_train.config._saved_checks import saved_problems
 from vime_train.config._shape import ModelShape
 from vime_train.config._unread_options import unread_options
 
@@ -43,6 +45,7 @@ def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -
         *plugin_problems(config),
         *_rewards(config),
         *_profiles(config),
+        *saved_problems(config),
     ]
 
 
