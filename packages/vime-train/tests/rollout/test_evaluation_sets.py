@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from vime_train.config import RunConfig
 from vime_train.data import DataError
 from vime_train.data.arithmetic import ArithmeticSums
-from vime_train.rollout import EvaluationSets
+from vime_train.rollout import EvaluationSets, Problem, RolloutError
 
 SUMS = "vime_train.data.arithmetic:ArithmeticSums"
 Make = Callable[..., RunConfig]
@@ -57,3 +58,25 @@ def test_a_set_without_problems_is_told(small_run: Make) -> None:
     )
     with pytest.raises(DataError, match=r"evaluation\.sets\.none: .* has no problem in its split held_out"):
         EvaluationSets(config, ArithmeticSums())
+
+
+class Bare(ArithmeticSums):
+    """A source without held-out problems, and with validation problems that are too long."""
+
+    def held_out(self, count: int) -> list[Problem]:
+        return []
+
+    def validation(self, count: int) -> list[Problem]:
+        return [replace(problem, prompt_tokens=(2,) * 33) for problem in super().validation(count)]
+
+
+def test_an_evaluation_of_no_problem_is_refused_before_anything_starts(small_run: Make) -> None:
+    """It would have been an accuracy of 0."""
+    with pytest.raises(DataError, match=r"evaluation: .*ArithmeticSums has no problem in its split held_out: give it"):
+        EvaluationSets(small_run(), Bare())
+    EvaluationSets(small_run("evaluation.problems=0"), Bare())
+
+
+def test_an_evaluation_prompt_that_is_too_long_is_refused_before_anything_starts(small_run: Make) -> None:
+    with pytest.raises(RolloutError, match=r"with 33 prompt tokens: 1 to data\.max_prompt_tokens = 32 are needed"):
+        EvaluationSets(small_run("evaluation.split=validation"), Bare())

@@ -1,15 +1,16 @@
 """Further sets of problems that a run is measured on, each with its own source, sampling and pass@k.
 
 Always true: the sets are loaded once, before anything starts, with the tokenizer of the model that is trained; their
-answers are scored by their own source.
+answers are scored by their own source; no figure is of no problem, and no prompt of theirs is too long.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from vime_train.config import DataSection, RolloutSection
 from vime_train.data import DataError, load_source
+from vime_train.rollout._check import check_problems
 from vime_train.rollout._score_split import score_split, split_figures
 
 if TYPE_CHECKING:
@@ -23,10 +24,15 @@ class EvaluationSets:
     """The sets of `evaluation.sets`.
 
     Raises:
-        DataError: when made, if a source cannot be loaded or has no problem in the split.
+        DataError: when made, if a source cannot be loaded or has no problem in the split; the main one's
+            `evaluation.split` included.
+        RolloutError: when made, if a source gives a prompt that is too long.
     """
 
     def __init__(self, config: RunConfig, source: DataSource) -> None:
+        section = config.evaluation
+        if section.problems:
+            _problems("evaluation", config.data.source, source, section.split, section.problems, config)
         self._config = config.model_copy(update={"rollout": _own_scores(config.rollout)})
         self._sets = {name: _load(name, one, config, source) for name, one in config.evaluation.sets.items()}
 
@@ -56,7 +62,18 @@ def _own_scores(section: RolloutSection) -> RolloutSection:
 def _load(name: str, one: EvaluationSet, config: RunConfig, main: DataSource) -> tuple[DataSource, list[Problem]]:
     section = DataSection(source=one.source, options=one.options, max_prompt_tokens=config.data.max_prompt_tokens)
     source = load_source(section, tokenizer=main.tokenizer)
-    problems = source.held_out(one.problems) if one.split == "held_out" else source.validation(one.problems)
+    return source, _problems(f"evaluation.sets.{name}", one.source, source, one.split, one.problems, config)
+
+
+def _problems(
+    key: str, path: str, source: DataSource, split: Literal["held_out", "validation"], count: int, config: RunConfig
+) -> list[Problem]:
+    """Up to `count` problems of a split, at least one of them, and none too long."""
+    problems = source.held_out(count) if split == "held_out" else source.validation(count)
     if not problems:
-        raise DataError(f"evaluation.sets.{name}: {one.source} has no problem in its split {one.split}.")
-    return source, problems
+        raise DataError(
+            f"{key}: {path} has no problem in its split {split}: give it some, name the other split, or ask for none "
+            "(evaluation.problems = 0, no evaluation.sets)."
+        )
+    check_problems(problems, path, count=len(problems), max_prompt_tokens=config.data.max_prompt_tokens)
+    return problems
