@@ -56,3 +56,14 @@ def test_training_that_diverges_stops_and_says_where(tmp_path: Path, command: Ru
     assert "not finite" in done.errors
     assert "supervised.lr" in done.errors
     assert "model.embed_tokens" in done.errors or "layers" in done.errors  # from the trainer's log
+
+
+def test_a_machine_that_is_full_is_told_in_a_sentence(
+    tmp_path: Path, command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray ends processes when memory runs out; here it finds that 2% of it is too much."""
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.02")
+    done = command(tmp_path, "run", CONFIG, "--set", f"run_dir={tmp_path}/run", "--set", "engine.max_restarts=0")
+    assert done.code == 1
+    assert re.search(r"this machine's memory was full \([\d.]+GB used / [\d.]+GB limit\)", done.errors), done.errors
+    assert "end other programs" in done.errors

@@ -12,6 +12,7 @@ Ray is imported inside the functions: it reads the environment when it is import
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ _GRACE_SECONDS = 3.0
 _ANSWER_SECONDS = 60.0
 """How long an actor may take to tell its process id, between two calls."""
 _DIED = "died: its process is gone, killed from outside (out of memory?) or crashed. Ray says: {reason}"
+_OUT_OF_MEMORY = (
+    "was ended by Ray, since this machine's memory was full{numbers}: end other programs, or use fewer processes, a "
+    "smaller model or a smaller `batching.max_tokens_per_gpu`."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +159,7 @@ def _root_cause(calls: Sequence[Call], first: ray.ObjectRef, waiting: list[ray.O
 def _failure(one: Call) -> ActorError | None:
     """What went wrong in a call that has ended; None if nothing did, or it has not ended."""
     import ray
-    from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+    from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayActorError, RayError, RayTaskError
 
     try:
         ray.get(one.ref, timeout=0)
@@ -167,9 +172,21 @@ def _failure(one: Call) -> ActorError | None:
         return failure
     except RayActorError as error:
         return _failed(one, _DIED.format(reason=str(error).splitlines()[0]), how="died")
+    except OutOfMemoryError as error:
+        return _failed(one, _out_of_memory(str(error)), how="died")
     except RayError as error:
         return _failed(one, f"failed: {error!r}", how="died")
     return None
+
+
+def _out_of_memory(told: str) -> str:
+    """Ray's page about it in a sentence.
+
+    >>> _out_of_memory("Memory on the node (IP: 127.0.0.1) was 22.49GB used / 23.54GB limit (0.955489)")[:90]
+    "was ended by Ray, since this machine's memory was full (22.49GB used / 23.54GB limit): end"
+    """
+    numbers = re.search(r"[\d.]+GB used / [\d.]+GB limit", told)
+    return _OUT_OF_MEMORY.format(numbers=f" ({numbers[0]})" if numbers else "")
 
 
 def _failed(one: Call, what: str, *, how: Failure) -> ActorError:
