@@ -27,7 +27,6 @@ def local_environment(*, token: str, scratch: str) -> dict[str, str]:
         RUN_TOKEN: token,
         "TMPDIR": scratch,  # vLLM and torch leave store files behind; here they go with the run
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_DISABLE_MEMORY_MONITOR": "1",  # a laptop near its limit: let the kernel decide, not a threshold
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "PYTHONWARNINGS": "ignore",
         "DO_NOT_TRACK": "1",
