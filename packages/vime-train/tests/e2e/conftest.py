@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ class Watched:
 
     pid: int
     code: int = 0
+    output: str = ""
     errors: str = ""
     listeners: set[str] = field(default_factory=set)
     processes: set[int] = field(default_factory=set)
@@ -82,7 +84,7 @@ def start(directory: Path, *arguments: str, fault: str = "") -> subprocess.Popen
     return subprocess.Popen(
         [str(COMMAND), *arguments],
         env=environment,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -109,7 +111,7 @@ def watch(directory: Path, process: subprocess.Popen[str]) -> Watched:
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
-        _, seen.errors = process.communicate(timeout=LIMIT_SECONDS)
+        seen.output, seen.errors = process.communicate(timeout=LIMIT_SECONDS)
         seen.code = process.returncode
     finally:
         process.kill()
@@ -186,15 +188,22 @@ def straight(tmp_path_factory: pytest.TempPathFactory, command: Run) -> Life:
 
 @pytest.fixture(scope="session")
 def troubled(tmp_path_factory: pytest.TempPathFactory, command: Run) -> Life:
-    """The same run, with a death in every iteration but the first."""
+    """The same run, with a death or a full disk in every iteration but the first, and a checkpoint that is damaged."""
     root = tmp_path_factory.mktemp("troubled") / "run"
     stages = {"reward raises": command(root, "run", str(CONFIG), "--set", f"run_dir={root}", fault="raise@2")}
     for name, fault in {
         "engine and trainer killed": "kill-engine@2 kill-trainer@3",
+        "disk full for the trainers": "disk-full@3",
+        "disk full for the driver": "driver-disk-full@3",
         "driver killed": "SIGKILL@4",
         "driver asked to end": "SIGTERM@5",
         "driver interrupted": "SIGINT@6",
-        "to the end": "",
     }.items():
         stages[name] = command(root, "resume", str(root), fault=fault)
+    newest = root / "checkpoints" / "iteration-000005"
+    state = newest / "trainer" / "trainer-00001.safetensors"
+    state.write_bytes(state.read_bytes()[:-1000])
+    stages["newest checkpoint damaged"] = command(root, "resume", str(root))
+    shutil.rmtree(newest)  # as the message says
+    stages["to the end"] = command(root, "resume", str(root))
     return Life(root, MappingProxyType(stages))

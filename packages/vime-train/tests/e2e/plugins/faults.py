@@ -1,20 +1,24 @@
-"""A user's rollout and reward functions that fail on demand.
+"""A user's rollout function, reward and hook that fail on demand.
 
-`VIME_FAULT` holds words of the form `KIND@ITERATION`; without it both do what the defaults do.
+`VIME_FAULT` holds words of the form `KIND@ITERATION`; without it all do what the defaults do. The rollout function
+tells the hook, which runs in the trainers' processes, what is due, in a file.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from vime_train.cluster import EnginePool
-from vime_train.rollout import Problem, Rollout, RolloutContext, generate_rollouts
+from vime_train.rollout import Problem, RankBatch, Rollout, RolloutContext, generate_rollouts
 
 _state = {"iteration": 0}
 
@@ -26,8 +30,9 @@ def generate(engine: EnginePool, problems: Sequence[Problem], context: RolloutCo
     logs = Path(context.config.run_dir) / "logs"
     if due == "kill-engine":
         _soon(_process(logs / "engine-0.log"), signal.SIGKILL)
-    if due == "kill-trainer":
-        _soon(_process(logs / "trainer-1.log"), signal.SIGKILL)
+    _due_file().write_text(due or "")
+    if due == "driver-disk-full":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
     if due in signal.Signals.__members__:
         _soon(os.getpid(), signal.Signals[due])
     if due == "stale-weights":
@@ -36,6 +41,15 @@ def generate(engine: EnginePool, problems: Sequence[Problem], context: RolloutCo
     if due is not None:
         time.sleep(0.3)  # the fault strikes before the iteration goes on
     return rollouts
+
+
+def before_step(batch: RankBatch, step: int) -> None:
+    """Kill trainer 1 in the middle of its step, or leave room for the weights and not for the optimizer's state."""
+    due = _due_file().read_text()
+    if due == "kill-trainer" and torch.distributed.get_rank() == 1:
+        _soon(os.getpid(), signal.SIGKILL, seconds=0.01)
+    if due == "disk-full":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
 
 
 def reward(problem: Problem, answer: str, *, finished: bool) -> float:
@@ -50,8 +64,12 @@ def _due() -> str | None:
     return faults.get(str(_state["iteration"]))
 
 
-def _soon(process: int, number: signal.Signals) -> None:
-    threading.Timer(0.05, os.kill, (process, number)).start()
+def _due_file() -> Path:
+    return Path(os.environ["VIME_TEST"], "due")
+
+
+def _soon(process: int, number: signal.Signals, *, seconds: float = 0.05) -> None:
+    threading.Timer(seconds, os.kill, (process, number)).start()
 
 
 def _send_old_weights_next(engine: EnginePool, context: RolloutContext) -> None:
