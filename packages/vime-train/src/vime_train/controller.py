@@ -21,17 +21,17 @@ from vime_metrics import Last, Mean, merge
 from vime_train._errors import RunError, Terminated
 from vime_train._job import Job
 from vime_train.cluster import Cluster, terminated_by_exception
-from vime_train.phases import DivergenceGuard, Generation, Timer, WeightSync, probe, train_supervised
+from vime_train.phases import DivergenceGuard, Generation, Timer, WeightSync, probe, scored_by_teacher, train_supervised
 from vime_train.report import MetricsLog, PlainProgress, open_sinks, write_last_iteration
 from vime_train.rollout import assemble, evaluate, warm_up
 from vime_train.state import AHEAD, BUFFER
 
 if TYPE_CHECKING:
     from vime_metrics import Metric
-    from vime_train.cluster import EnginePool, TrainerGroup
+    from vime_train.cluster import EnginePool, TeacherPool, TrainerGroup
     from vime_train.config import RunConfig
     from vime_train.report import Progress
-    from vime_train.rollout import Collected, IterationBatch
+    from vime_train.rollout import Collected, IterationBatch, Rollout
     from vime_train.state import Checkpoint, RunDirectory
 
 
@@ -59,19 +59,20 @@ def resume(path: str | Path, *, progress: Progress | None = None) -> Path:
 
 def _run(job: Job) -> Path:
     model_path = job.model_path()
-    layout, engines_wanted = job.config.layout, job.config.engine.engines
+    config, longest = job.config, job.config.max_sample_tokens
     job.progress.say("starting Ray")
     with (
         _told_how_to_go_on(job.directory),
         terminated_by_exception(),
         Cluster(job.config, root=job.directory.root, logs=job.directory.logs) as cluster,
     ):
-        job.progress.say(f"starting {layout.world_size} trainers and {engines_wanted} engines")
+        job.progress.say(f"starting {config.layout.world_size} trainers and {config.engines_in_all} engines")
         trainers = cluster.begin_trainers(model_path)
-        engines = cluster.begin_engines(model_path, max_model_len=job.config.max_sample_tokens)
+        engines = cluster.begin_engines(model_path, max_model_len=longest)
+        teacher = cluster.begin_teacher(max_model_len=longest)
         trainers.ready()
         with Generation(job.collector, engines) as generation:
-            _Loop(job, cluster, trainers, engines, generation).run(job.checkpoint)
+            _Loop(job, cluster, trainers, engines, teacher, generation).run(job.checkpoint)
     return job.directory.root
 
 
@@ -90,7 +91,13 @@ class _Loop:
     """The state of a run between its iterations."""
 
     def __init__(
-        self, job: Job, cluster: Cluster, trainers: TrainerGroup, engines: EnginePool, generation: Generation
+        self,
+        job: Job,
+        cluster: Cluster,
+        trainers: TrainerGroup,
+        engines: EnginePool,
+        teacher: TeacherPool | None,
+        generation: Generation,
     ) -> None:
         self._config = config = job.config
         self._directory = directory = job.directory
@@ -100,6 +107,7 @@ class _Loop:
         self._progress = job.progress
         self._trainers = trainers
         self._engines = engines
+        self._teacher = teacher
         self._generation = generation
         self._sync = WeightSync(cluster, trainers, engines, config)
         self._divergence = DivergenceGuard(config.train.max_skipped_steps, log=directory.logs / "trainer-0.log")
@@ -126,7 +134,7 @@ class _Loop:
             )
         with timer.phase("start"):
             warm_up()
-            self._engines.ready()
+            self._wait_for_engines()
         with timer.phase("sync"):
             self._sync.send(version=0)
         with timer.phase("evaluate"):
@@ -150,8 +158,13 @@ class _Loop:
         self._generation.load(checkpoint.ahead_path)
         self._iteration = checkpoint.iteration
         self._optimizer_steps = checkpoint.optimizer_steps
-        self._engines.ready()
+        self._wait_for_engines()
         self._sync.send(version=checkpoint.iteration)
+
+    def _wait_for_engines(self) -> None:
+        self._engines.ready()
+        if self._teacher is not None:
+            self._teacher.ready()
 
     def _step(self, iteration: int) -> None:
         """One iteration of the algorithm."""
@@ -162,9 +175,10 @@ class _Loop:
             difference = self._check(collected)
         if self._config.rollout.one_step_off_policy and iteration < self._config.train.iterations:
             self._generation.begin(version=self._sync.version)
+        rollouts = self._scored(collected.rollouts, timer)
         with timer.phase("plan"):
-            batch = assemble(collected.rollouts, self._config, iteration=iteration)
-            write_last_iteration(self._directory.root, iteration, collected.rollouts, batch, self._source)
+            batch = assemble(rollouts, self._config, iteration=iteration)
+            write_last_iteration(self._directory.root, iteration, rollouts, batch, self._source)
         with timer.phase("train"):
             steps = self._train(batch, iteration)
         self._iteration = iteration
@@ -190,6 +204,13 @@ class _Loop:
         if self._config.rollout.one_step_off_policy:
             samples = probe(self._engines, self._source, self._config, version=self._sync.version)
         return self._sync.check(samples)
+
+    def _scored(self, rollouts: Sequence[Rollout], timer: Timer) -> Sequence[Rollout]:
+        """The rollouts, with the log-probs of the teacher where engines serve it."""
+        if self._teacher is None:
+            return rollouts
+        with timer.phase("score"):
+            return scored_by_teacher(rollouts, self._teacher)
 
     def _train(self, batch: IterationBatch, iteration: int) -> list[dict[str, float]]:
         if batch.schedule is None:

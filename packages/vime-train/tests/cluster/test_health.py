@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vime_train.cluster import ActorError, Cluster, ClusterError, EnginePool, _engine_slot
+from vime_train.cluster import ActorError, Cluster, ClusterError, EnginePool, _engines
 from vime_train.cluster._actors import logged_process
 from vime_train.config import EngineSection
 
@@ -44,7 +44,7 @@ Make = Callable[..., EnginePool]
 @pytest.fixture
 def pool_of(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Pools whose processes hold clerks instead of vLLM."""
-    monkeypatch.setattr(_engine_slot, "make_engine", make_clerk)
+    monkeypatch.setattr(_engines, "make_engine", make_clerk)
     made: list[EnginePool] = []
 
     def make(engines: int = 1, **fields: float) -> EnginePool:
@@ -150,7 +150,7 @@ def test_a_closed_pool_starts_nothing_again(pool_of: Make) -> None:
         answers(pool, 60)
     waiting.join()
     assert pool.restarts == 0
-    assert gone(pid)
+    until(lambda: gone(pid))
     with pytest.raises(ClusterError, match="clerk-0, asked to answer 1 requests, was told to end"):
         answers(pool, 0)
     assert not any(thread.name.startswith("health of") for thread in threading.enumerate())

@@ -208,3 +208,44 @@ def test_another_model_must_fit_the_policy(key: str, tmp_path: Path) -> None:
     assert f"{key} = '{tmp_path / 'absent'}': there is no" in problems(
         coefficient, f"{key}={tmp_path / 'absent'}", KEPT
     )
+
+
+SERVED = (
+    "algorithm.advantage=none",
+    "algorithm.distillation.coefficient=1.0",
+    KEPT,
+    "algorithm.distillation.engines=1",
+)
+
+
+def test_a_served_teacher_need_not_fit_the_layout(tmp_path: Path) -> None:
+    layout = ("layout.pp=2", "layout.dp=1")
+    teacher = f"algorithm.distillation.teacher={save_config(tmp_path, num_hidden_layers=3)}"
+    assert problems(*SERVED, teacher, *layout) == ""
+    assert "3 layers" in problems(*SERVED[:-1], teacher, *layout)
+    assert "has 63 vocabulary entries" in problems(
+        *SERVED, f"algorithm.distillation.teacher={save_config(tmp_path, vocab_size=63)}"
+    )
+
+
+def test_a_served_teacher_needs_room_for_one_more_token(tmp_path: Path) -> None:
+    longest = load_config(["arithmetic.toml"]).max_sample_tokens
+    key = "algorithm.distillation.teacher"
+    assert "tokens and one more" in problems(*SERVED, f"{key}={save_config(tmp_path, max_position_embeddings=longest)}")
+    assert problems(*SERVED, f"{key}={save_config(tmp_path, max_position_embeddings=longest + 1)}") == ""
+    assert problems(*SERVED[:-1], f"{key}={save_config(tmp_path, max_position_embeddings=longest)}") == ""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (SERVED, "algorithm.distillation.engines = 1 serve nothing: set algorithm.distillation.teacher"),
+        (
+            (*SERVED, "rollout.temperature=0.5", "algorithm.old_log_probs=recompute"),
+            "vLLM scores at temperature 1. Let the trainers score the teacher (engines = 0), or sample at 1.",
+        ),
+        (("algorithm.distillation.engines=1",), "algorithm.distillation.engines = 1 is read by nothing in this run"),
+    ],
+)
+def test_a_served_teacher_that_cannot_work_is_refused(overrides: tuple[str, ...], text: str) -> None:
+    assert text in problems(*overrides)

@@ -137,7 +137,7 @@ def test_a_reward_that_raises_ahead_ends_the_run_once_what_is_trained_is_saved(t
 
 
 def test_weights_that_did_not_arrive_stop_the_run(tmp_path: Path, command: Run) -> None:
-    """Law T2: sync 1 sends old weights under the new version's name; the rollouts at hand are older, and cannot tell."""
+    """Law T2: sync 1 sends old weights under the new name; the rollouts at hand are older, and cannot tell."""
     settings = [*OVERRIDES, "--set", "supervised.steps=20", "--set", f"run_dir={tmp_path}/run"]
     done = command(tmp_path, "run", str(CONFIG), *settings, fault="stale-weights@1")
     assert done.code == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +169,29 @@ def test_a_teacher_from_the_reference_needs_no_directory(
     (first,) = job.train(plan_batches(config))
     assert first["reverse_kl"] == pytest.approx(0, abs=1e-6)
     assert first["grad_norm"] < 1e-5
+
+
+def test_a_served_teacher_gives_the_step_of_one_in_the_trainers(
+    start: Callable[..., object],
+    run_config: Callable[..., object],
+    plan_batches: Callable[..., object],
+    tiny_model: Callable[..., Path],
+) -> None:
+    """Its log-probs come with the batch; the trainers never open its directory."""
+    distillation = {"coefficient": 0.5, "teacher": str(tiny_model("llama"))}
+    section = {"advantage": "none", "distillation": distillation, "old_log_probs": "recompute"}
+    here = run_config({"dp": 2}, algorithm=section, optimizer=DESCENT)
+    expected = start(here).train(plan_batches(here))
+    scores = start(run_config({"dp": 2}), tiny_model("llama")).call_batch("log_probs", plan_batches(here))
+
+    elsewhere = {**section, "distillation": {**distillation, "teacher": "nowhere", "engines": 1}}
+    served = run_config({"dp": 2}, algorithm=elsewhere, optimizer=DESCENT)
+    batches = [
+        replace(batch, columns={"teacher_log_probs": tuple(found)})
+        for batch, found in zip(plan_batches(served), scores, strict=True)
+    ]
+    assert start(served).train(batches) == expected
+    assert abs(expected[0]["reverse_kl"]) > 0.01
 
 
 def test_a_model_of_another_vocabulary_is_refused(

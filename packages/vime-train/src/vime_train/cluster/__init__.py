@@ -2,7 +2,7 @@
 
 from vime_train.cluster._calls import Call
 from vime_train.cluster._cluster import Cluster
-from vime_train.cluster._engines import EnginePool
+from vime_train.cluster._engines import EnginePool, TeacherPool
 from vime_train.cluster._environment import engine_environment
 from vime_train.cluster._errors import ActorError, ClusterError, log_tail
 from vime_train.cluster._signals import terminated_by_exception
@@ -14,6 +14,7 @@ __all__ = [
     "Cluster",
     "ClusterError",
     "EnginePool",
+    "TeacherPool",
     "TrainerGroup",
     "engine_environment",
     "log_tail",

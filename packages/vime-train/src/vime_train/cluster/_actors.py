@@ -73,6 +73,13 @@ def make_engine(**arguments: object) -> object:
     return VllmEngine(**arguments)  # type: ignore[arg-type]
 
 
+def make_teacher(**arguments: object) -> object:
+    """A `VllmTeacher`, imported in the process that holds it."""
+    from vime_train.engine._vllm import VllmTeacher
+
+    return VllmTeacher(**arguments)  # type: ignore[arg-type]
+
+
 def log_path(logs: Path, name: str) -> Path:
     """The log of the actor called `name`."""
     return logs / f"{name}.log"

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from vime_train.cluster import _calls, _processes, _ray
-from vime_train.cluster._engines import EnginePool
+from vime_train.cluster._engines import EnginePool, TeacherPool
 from vime_train.cluster._environment import engine_environment
 from vime_train.cluster._scratch import Scratch, sweep
 from vime_train.cluster._signals import undisturbed
@@ -89,6 +89,23 @@ class Cluster:
         self._closing.callback(pool.close)
         return pool
 
+    def begin_teacher(self, *, max_model_len: int) -> TeacherPool | None:
+        """Begin to start the engines that serve the teacher, if the run has any."""
+        distillation = self._config.algorithm.distillation
+        if distillation.teacher is None or not distillation.engines:
+            return None
+        section = self._config.engine.model_copy(update={"engines": distillation.engines})
+        environment = engine_environment(section, local=self.local)
+        pool = TeacherPool(
+            lambda index: self._spawn(f"teacher-{index}", environment),
+            section=section,
+            model_path=distillation.teacher,
+            max_model_len=max_model_len,
+            seed=self._config.seed,
+        )
+        self._closing.callback(pool.close)
+        return pool
+
     def weights_directory(self, version: int) -> Path:
         """Where weights of this version pass from the trainers to the engines; two directories take turns."""
         base = self._scratch.memory if self.local else self._root / "weights"
@@ -96,7 +113,7 @@ class Cluster:
 
     def _start_ray(self, started: ExitStack) -> None:
         if self.local:
-            processes = self._config.layout.world_size + self._config.engine.engines
+            processes = self._config.layout.world_size + self._config.engines_in_all
             _ray.start_local(processes=processes, scratch=self._scratch)
         else:
             cluster = self._config.cluster

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vime_train.cluster import _calls
-from vime_train.cluster._actors import make_engine
 from vime_train.cluster._calls import Call, Handle
 from vime_train.cluster._errors import ActorError, ClusterError
 
@@ -51,14 +50,21 @@ class EngineSlot:
 
     Args:
         spawn: starts an actor process for it.
+        make: makes what the process holds.
         start_arguments: what a new process begins with, its weights included.
         section: the run's `[engine]` section.
     """
 
     def __init__(
-        self, spawn: Callable[[], Handle], *, start_arguments: Callable[[], dict[str, object]], section: EngineSection
+        self,
+        spawn: Callable[[], Handle],
+        *,
+        make: Callable[..., object],
+        start_arguments: Callable[[], dict[str, object]],
+        section: EngineSection,
     ) -> None:
         self._spawn = spawn
+        self._make = make
         self._start_arguments = start_arguments
         self._section = section
         self._replacing = threading.Lock()
@@ -180,4 +186,4 @@ class EngineSlot:
 
     def _begin_life(self) -> _Life:
         handle = self._spawn()
-        return _Life(handle=handle, starting=_calls.start(handle, make_engine, self._start_arguments()))
+        return _Life(handle=handle, starting=_calls.start(handle, self._make, self._start_arguments()))

@@ -10,27 +10,23 @@ Always true:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from vime_train.cluster import _calls
+from vime_train.cluster._actors import make_engine, make_teacher
 from vime_train.cluster._calls import Handle
-from vime_train.cluster._engine_slot import EngineSlot
+from vime_train.cluster._slots import Slots
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from vime_train.config import EngineSection
-    from vime_train.engine import Completion, GenerationRequest
+    from vime_train.engine import Completion, GenerationRequest, ScoredSequence
 
 _UNSENT = -1
-_PATIENCE_SECONDS = 5.0
-"""How long the watch of an engine may take to notice that the run is over."""
 
 
-class EnginePool:
+class EnginePool(Slots):
     """The rollout engines of a run; itself a `vime_train.engine.Engine`.
 
     Args:
@@ -52,83 +48,50 @@ class EnginePool:
         seed: int,
         native: Mapping[str, JsonValue],
     ) -> None:
-        self._section = section
         self._weights = (model_path, _UNSENT)
         self._fixed = {"section": section, "max_model_len": max_model_len, "seed": seed, "native": dict(native)}
-        self._closed = False
-        self._watching: list[threading.Thread] = []
-        self._slots = [
-            EngineSlot(partial(spawn, index), start_arguments=self._start_arguments, section=section)
-            for index in range(section.engines)
-        ]
-
-    @property
-    def restarts(self) -> int:
-        """How often an engine was started again."""
-        return sum(slot.restarts for slot in self._slots)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the engines were told to end; then none is started again, and no call is made."""
-        return self._closed
-
-    def ready(self) -> None:
-        """Wait until every engine has started; from then on their health is watched."""
-        _calls.wait(
-            [slot.starting for slot in self._slots],
-            timeout_seconds=self._section.start_timeout_seconds,
-            setting="engine.start_timeout_seconds",
-        )
-        self._watching = [
-            threading.Thread(target=slot.watch, name=f"health of {slot.handle.name}", daemon=True)
-            for slot in self._slots
-        ]
-        for watch in self._watching:
-            watch.start()
-
-    def raise_if_start_failed(self) -> None:
-        """Tell that an engine cannot start as soon as that is known, without waiting for the others.
-
-        Raises:
-            ActorError: with the cause.
-        """
-        _calls.raise_if_failed([slot.starting for slot in self._slots])
+        super().__init__(spawn, make=make_engine, start_arguments=self._start_arguments, section=section)
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[list[Completion]]:
         """Sample `num_samples` completions of every request."""
-        count = len(self._slots)
-        parts = [list(requests[index::count]) for index in range(count)]
-        answers = self._each("generate", [(part,) for part in parts], doing=f"answer {len(requests)} requests")
-        merged: list[list[Completion]] = [[] for _ in requests]
-        for index, answer in enumerate(answers):
-            merged[index::count] = cast("list[list[Completion]]", answer)
-        return merged
+        answers = self.deal("generate", requests, doing=f"answer {len(requests)} requests")
+        return cast("list[list[Completion]]", answers)
 
     def load_weights(self, directory: str, *, version: int) -> None:
         """Give every engine the weights of a Hugging Face directory, and call them `version`."""
         self._weights = (directory, version)
-        arguments = [(directory,)] * len(self._slots)
-        self._each("load_weights", arguments, doing=f"load weight version {version}", version=version)
-
-    def close(self) -> None:
-        """End every engine's process, also while other threads wait for it."""
-        self._closed = True
-        for slot in self._slots:
-            slot.close()
-        for watch in self._watching:
-            watch.join(_PATIENCE_SECONDS)
-
-    def process_ids(self) -> list[int]:
-        """The process of every engine."""
-        return [slot.handle.process_id() for slot in self._slots]
-
-    def _each(
-        self, method: str, arguments: Sequence[tuple[object, ...]], *, doing: str, **named: object
-    ) -> list[object]:
-        pairs = zip(self._slots, arguments, strict=True)
-        begun = [(slot, slot.begin(method, own, doing=doing, named=named)) for slot, own in pairs]
-        return [slot.finish(work) for slot, work in begun]
+        arguments = [(directory,)] * self._section.engines
+        self.each("load_weights", arguments, doing=f"load weight version {version}", version=version)
 
     def _start_arguments(self) -> dict[str, object]:
         path, version = self._weights
         return {**self._fixed, "model_path": path, "version": version}
+
+
+class TeacherPool(Slots):
+    """Engines that serve the teacher of a distillation; its weights stay.
+
+    Args:
+        spawn: starts the actor process of the engine with this number.
+        section: the run's `[engine]` section, with as many engines as serve the teacher.
+        model_path: the teacher's Hugging Face directory.
+        max_model_len: longest sequence, in tokens.
+        seed: seed of the engines' start-up.
+    """
+
+    def __init__(
+        self,
+        spawn: Callable[[int], Handle],
+        *,
+        section: EngineSection,
+        model_path: str,
+        max_model_len: int,
+        seed: int,
+    ) -> None:
+        arguments = {"section": section, "model_path": model_path, "max_model_len": max_model_len, "seed": seed}
+        super().__init__(spawn, make=make_teacher, start_arguments=lambda: arguments, section=section)
+
+    def log_probs(self, sequences: Sequence[ScoredSequence]) -> list[tuple[float, ...]]:
+        """The teacher's log-prob of every response token, at temperature 1."""
+        scores = self.deal("log_probs", sequences, doing=f"score {len(sequences)} samples")
+        return cast("list[tuple[float, ...]]", scores)

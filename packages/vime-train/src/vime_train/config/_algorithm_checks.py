@@ -20,6 +20,7 @@ def algorithm_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
     yield from _zero_variance(config)
     yield from _additions(config)
     yield from _warmup_and_reference(config)
+    yield from _served_teacher(config)
     yield from _learning_rate(config)
     yield from _other_models(config, shape)
 
@@ -146,6 +147,20 @@ def _warmup_and_reference(config: RunConfig) -> Iterator[str]:
         )
 
 
+def _served_teacher(config: RunConfig) -> Iterator[str]:
+    section = config.algorithm.distillation
+    if not section.engines:
+        return
+    key = f"algorithm.distillation.engines = {section.engines}"
+    if section.teacher is None:
+        yield f"{key} serve nothing: set algorithm.distillation.teacher, or remove it to distil from the reference."
+    if config.rollout.temperature != 1:
+        yield (
+            f"{key} with rollout.temperature = {config.rollout.temperature:g}: vLLM scores at temperature 1. Let the "
+            "trainers score the teacher (engines = 0), or sample at 1."
+        )
+
+
 def _learning_rate(config: RunConfig) -> Iterator[str]:
     section = config.optimizer
     total = config.train.iterations * config.rollouts_per_iteration
@@ -174,14 +189,18 @@ def _other_models(config: RunConfig, shape: ModelShape) -> Iterator[str]:
         except ConfigError as error:
             yield str(error).replace("model.path", key)
             continue
-        yield from model_problems(config, other)
+        served = key == "algorithm.distillation.teacher" and section.distillation.engines > 0
+        if not served:
+            yield from model_problems(config, other)
         if shape.vocab_size is not None and other.vocab_size != shape.vocab_size:
             yield (
                 f"{key} = {path!r} has {other.vocab_size} vocabulary entries, the policy {shape.vocab_size}: tokens "
                 "would mean something else. Name a model with the policy's tokenizer."
             )
-        if other.max_position_embeddings < config.max_sample_tokens:
+        # vLLM always samples one more token behind the one that it is to score
+        if other.max_position_embeddings < config.max_sample_tokens + served:
             yield (
                 f"{key} = {path!r} has {other.max_position_embeddings} positions, the longest possible sample "
-                f"{config.max_sample_tokens} tokens: shorten prompts or answers, or name another model."
+                f"{config.max_sample_tokens} tokens{' and one more' if served else ''}: shorten prompts or answers, or "
+                "name another model."
             )

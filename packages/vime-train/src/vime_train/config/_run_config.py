@@ -74,6 +74,11 @@ class RunConfig(Section):
         return self.cluster.gpus_per_process > 0
 
     @property
+    def engines_in_all(self) -> int:
+        """Engines that generate, and those that serve a teacher."""
+        return self.engine.engines + self.algorithm.distillation.engines
+
+    @property
     def rollouts_per_iteration(self) -> int:
         """Rollouts that one iteration generates, before any filter."""
         return self.rollout.prompts_per_iteration * self.rollout.rollouts_per_prompt

@@ -52,11 +52,14 @@ class CorrectionSection(Section):
 class DistillationSection(Section):
     """On-policy distillation: `coefficient` times (teacher's - student's log-prob) is added to every token's advantage.
 
-    `teacher` is a Hugging Face directory with the same vocabulary; without one the reference of `[algorithm.kl]`.
+    `teacher` is a Hugging Face directory with the same vocabulary; without one the reference of `[algorithm.kl]`. It is
+    scored in the trainers, cut by their layout, or with `engines` above 0 by so many vLLM engines of its own, which
+    serve any architecture that vLLM knows.
     """
 
     coefficient: NonNegative = 0.0
     teacher: str | None = None
+    engines: Count = 0
 
 
 class AlgorithmSection(Section):

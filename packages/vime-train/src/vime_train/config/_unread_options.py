@@ -76,6 +76,11 @@ _OPTIONS = (
     _Option("algorithm.correction.mode", _is_mis, _MIS),
     _Option("algorithm.correction.veto", _is_mis, _MIS),
     _Option(
+        "algorithm.distillation.engines",
+        lambda s: s.distillation.coefficient > 0,
+        "set algorithm.distillation.coefficient",
+    ),
+    _Option(
         "algorithm.distillation.teacher",
         lambda s: s.distillation.coefficient > 0,
         "set algorithm.distillation.coefficient",

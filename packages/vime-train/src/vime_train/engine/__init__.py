@@ -1,6 +1,6 @@
 """Rollout engines: the protocol the trainer asks for, and vLLM behind it."""
 
-from vime_train.engine._protocol import Completion, Engine, FinishReason, GenerationRequest
+from vime_train.engine._protocol import Completion, Engine, FinishReason, GenerationRequest, ScoredSequence
 from vime_train.engine._sampling import EngineError, check_requests, spread_seed
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "EngineError",
     "FinishReason",
     "GenerationRequest",
+    "ScoredSequence",
     "check_requests",
     "spread_seed",
 ]

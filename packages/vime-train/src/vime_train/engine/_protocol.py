@@ -40,6 +40,14 @@ class Completion:
     weight_version: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredSequence:
+    """Tokens that were written by another model, of which the last `response_length` are to be scored."""
+
+    tokens: tuple[int, ...]
+    response_length: int
+
+
 class Engine(Protocol):
     """A rollout engine: weights in, completions out."""
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
-from vime_train.engine._protocol import Completion, FinishReason, GenerationRequest
+from vime_train.engine._protocol import Completion, FinishReason, GenerationRequest, ScoredSequence
 from vime_train.engine._sampling import EngineError, check_requests, spread_seed
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
-    from vllm import CompletionOutput
+    from vllm import LLM, CompletionOutput
 
     from vime_train.config import EngineSection
 
@@ -58,25 +58,9 @@ class VllmEngine:
         native: Mapping[str, JsonValue] | None = None,
     ) -> None:
         refuse_tied_head(model_path)
-        from vllm import LLM
-
-        torch.set_num_threads(section.threads)
         self._max_model_len = max_model_len
         self._version = version
-        settings: dict[str, object] = {
-            "dtype": section.dtype,
-            "max_model_len": max_model_len,
-            "max_num_seqs": section.max_num_seqs,
-            "max_num_batched_tokens": max(section.max_num_batched_tokens, max_model_len),
-            "distributed_executor_backend": "uni",
-            "enforce_eager": not torch.cuda.is_available(),
-            "enable_prefix_caching": False,
-            "skip_tokenizer_init": True,
-            "disable_log_stats": True,
-            "use_tqdm_on_load": False,
-            "seed": seed,
-        }
-        self._llm = LLM(model=model_path, **{**settings, **(native or {})})
+        self._llm = _start(model_path, section=section, max_model_len=max_model_len, seed=seed, native=native or {})
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[list[Completion]]:
         """Sample `num_samples` completions of every request; equal requests give equal answers.
@@ -124,6 +108,61 @@ class VllmEngine:
             finish_reason=cast(FinishReason, output.finish_reason),
             weight_version=self._version,
         )
+
+
+class VllmTeacher:
+    """A vLLM model with fixed weights that scores what others wrote.
+
+    Args:
+        model_path: Hugging Face directory, also with a tied LM head; any model that vLLM serves.
+        section: the run's `[engine]` section.
+        max_model_len: longest sequence, in tokens.
+        seed: seed of vLLM's own start-up.
+    """
+
+    def __init__(self, model_path: str, *, section: EngineSection, max_model_len: int, seed: int) -> None:
+        # one more: vLLM always samples a token behind the prompt
+        self._llm = _start(model_path, section=section, max_model_len=max_model_len + 1, seed=seed, native={})
+
+    def log_probs(self, sequences: Sequence[ScoredSequence]) -> list[tuple[float, ...]]:
+        """The log-prob of each of the last `response_length` tokens of every sequence, at temperature 1."""
+        if not sequences:
+            return []
+        from vllm import SamplingParams
+
+        params = SamplingParams(max_tokens=1, prompt_logprobs=0, flat_logprobs=True, detokenize=False)
+        prompts = [{"prompt_token_ids": list(sequence.tokens)} for sequence in sequences]
+        outputs = self._llm.generate(prompts, params, use_tqdm=False)
+        pairs = zip(sequences, outputs, strict=True)
+        # the first token of a sequence has no log-prob, every other one has its own
+        return [tuple(output.prompt_logprobs.logprobs[-sequence.response_length :]) for sequence, output in pairs]
+
+    def close(self) -> None:
+        """Shut vLLM down; the teacher serves nothing afterwards."""
+        self._llm.llm_engine.engine_core.shutdown()
+
+
+def _start(
+    model_path: str, *, section: EngineSection, max_model_len: int, seed: int, native: Mapping[str, JsonValue]
+) -> LLM:
+    """vLLM in this process, with a model's weights."""
+    from vllm import LLM
+
+    torch.set_num_threads(section.threads)
+    settings: dict[str, object] = {
+        "dtype": section.dtype,
+        "max_model_len": max_model_len,
+        "max_num_seqs": section.max_num_seqs,
+        "max_num_batched_tokens": max(section.max_num_batched_tokens, max_model_len),
+        "distributed_executor_backend": "uni",
+        "enforce_eager": not torch.cuda.is_available(),
+        "enable_prefix_caching": False,
+        "skip_tokenizer_init": True,
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+        "seed": seed,
+    }
+    return LLM(model=model_path, **{**settings, **native})
 
 
 def refuse_tied_head(directory: str) -> None:

@@ -49,7 +49,9 @@ class Companions:
         self._critic: Critic | None = None
         section = config.algorithm
         self._reference = self._read(section.kl.reference, "algorithm.kl.reference")
-        self._teacher = self._read(section.distillation.teacher, "algorithm.distillation.teacher")
+        served = section.distillation.engines > 0
+        teacher = None if served else section.distillation.teacher
+        self._teacher = self._read(teacher, "algorithm.distillation.teacher")
 
     def prepare(self, batch: RankBatch) -> tuple[RankBatch, dict[str, float]]:
         """The batch with everything that its steps need, and figures of it that are means over all its tokens."""
@@ -113,7 +115,7 @@ class Companions:
             columns["rollout_log_probs"] = batch.old_log_probs
         if self._reference is not None:
             columns["reference_log_probs"] = self._reference.log_probs(batch, temperature=temperature)
-        if section.distillation.coefficient > 0:
+        if section.distillation.coefficient > 0 and not section.distillation.engines:
             columns["teacher_log_probs"] = (
                 columns["reference_log_probs"]
                 if self._teacher is None

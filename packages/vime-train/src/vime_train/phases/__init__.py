@@ -5,6 +5,7 @@ from vime_train.phases._generation import Generation
 from vime_train.phases._probe import probe
 from vime_train.phases._supervised import learning_rate, train_supervised
 from vime_train.phases._sync import WeightSync, WeightSyncError
+from vime_train.phases._teacher import scored_by_teacher
 from vime_train.phases._timer import Timer
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "WeightSyncError",
     "learning_rate",
     "probe",
+    "scored_by_teacher",
     "train_supervised",
 ]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, ORANGE, GREEN, GREY = "#2f6fb3", "#d9730d", "#2e8b57", "#8a8f98"
-_COLOURS = (BLUE, GREEN, ORANGE, "#8e63b0", "#c2454a", "#5aa5a0", "#b0a030", GREY)
+_COLOURS = (BLUE, "#7a6f5d", GREEN, ORANGE, "#8e63b0", "#c2454a", "#5aa5a0", "#b0a030", GREY)
 
 
 def write_curves(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vime_train.report._records import Record, series
 
-PHASES = ("generate", "plan", "train", "sync", "check", "evaluate", "save")
+PHASES = ("generate", "score", "plan", "train", "sync", "check", "evaluate", "save")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
