@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from vime_train._job import Job
 from vime_train.config import ConfigError, RunConfig, load_config, with_iterations
+from vime_train.data import DataError
 from vime_train.data.arithmetic import ArithmeticSums
 from vime_train.report import PlainProgress
+from vime_train.rollout import Problem
 
 Make = Callable[..., RunConfig]
 
@@ -24,6 +26,23 @@ class TenSums(ArithmeticSums):
     @property
     def num_problems(self) -> int:  # type: ignore[override]
         return 10
+
+
+def judge(problem: Problem, answer: str, *, finished: bool) -> float:
+    return 0.0
+
+
+class Silent(ArithmeticSums):
+    """A source that does not tell whether it has an end."""
+
+    @property
+    def num_problems(self) -> None:
+        raise NotImplementedError("nobody has counted them")
+
+
+class BrokenSplit(TenSums):
+    def held_out(self, count: int) -> list[Problem]:
+        raise LookupError("the file of the split is gone")
 
 
 @pytest.fixture
@@ -74,5 +93,21 @@ def test_what_cannot_work_is_refused_and_nothing_is_written(
     settings = [override.format(here=here) for override in overrides]
     config = small_run("train.epochs=3", f"run_dir={tmp_path}/run", *settings)
     with pytest.raises(ConfigError, match=message):
+        Job.new(config, PlainProgress())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Silent", r"Silent' raised NotImplementedError: nobody has counted them"),
+        ("BrokenSplit", r"BrokenSplit' raised LookupError: the file of the split is gone"),
+    ],
+)
+def test_a_source_that_fails_is_named_before_anything_is_written(
+    small_run: Make, tmp_path: Path, here: str, name: str, message: str
+) -> None:
+    config = small_run(f"data.source={here}:{name}", f"run_dir={tmp_path}/run", f"rollout.rewards.own={here}:judge")
+    with pytest.raises(DataError, match=message):
         Job.new(config, PlainProgress())
     assert not (tmp_path / "run").exists()

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from vime_train.config import check_launch, with_iterations
-from vime_train.data import load_source, make_model
+from vime_train.data import DataError, load_source, make_model
+from vime_train.plugins import calling
 from vime_train.rollout import Collector, EvaluationSets, check_names
 from vime_train.state import RunDirectory, whole_directory
 
@@ -75,9 +76,13 @@ class Job:
 def _checked(config: RunConfig) -> tuple[RunConfig, DataSource, Collector, EvaluationSets]:
     """The configuration with its length, the data source and what draws from it, after every check that needs them."""
     source = load_source(config.data, model_path=config.model.path)
-    config = with_iterations(config, source.num_problems)
+    name = f"data.source = {config.data.source!r}"
+    with calling(name, error=DataError):
+        num_problems = source.num_problems
+    config = with_iterations(config, num_problems)
     check_launch(config, vocab_size=source.tokenizer.vocab_size)
-    check_names(_known_problems(config, source), config.rollout)
+    with calling(name, error=DataError):
+        check_names(_known_problems(config, source), config.rollout)
     return config, source, Collector(config, source), EvaluationSets(config, source)
 
 
@@ -85,5 +90,6 @@ def _known_problems(config: RunConfig, source: DataSource) -> Iterator[Problem]:
     """Those that can be looked at before the run: one epoch, where there is an end to it, and what evaluation asks."""
     if source.num_problems is not None:
         yield from source.problems(source.num_problems, seed=config.seed, start=0)
-    split = source.held_out if config.evaluation.split == "held_out" else source.validation
-    yield from split(config.evaluation.problems)
+    if config.rollout.functions or config.rollout.rewards:
+        split = source.held_out if config.evaluation.split == "held_out" else source.validation
+        yield from split(config.evaluation.problems)

@@ -53,6 +53,7 @@ def test_an_extension_that_fits_passes(
         ("no_sink", "tracking.sinks", "made a dict without write and close", 2),
         ("Leaky", "data.source", "is drawn for training and is in another split too", 2),
         ("Moody", "data.source", "differs from its two halves", 2),
+        ("Vague", "data.source", "num_problems is 'many': the training problems of an epoch are needed, or None", 2),
         ("unplan", "hooks.before_log_probs", "changed the plan: a hook may change columns", 1),
         ("nothing", "hooks.before_train_step", "it is called as (batch, step)", 2),
         ("centred", "algorithm.loss_function", "breaks a law of losses", 2),
@@ -132,6 +133,9 @@ class Keep:
 class Leaky(ArithmeticSums):
     def held_out(self, count):
         return self.problems(count, seed=0, start=0)
+
+class Vague(ArithmeticSums):
+    num_problems = "many"
 
 class Moody(ArithmeticSums):
     def problems(self, count, *, seed, start):

@@ -15,6 +15,7 @@ from vime_train.config import AlgorithmSection, RolloutSection, RunConfig, Track
 from vime_train.data import load_source
 from vime_train.data.arithmetic import ArithmeticSums
 from vime_train.engine import Completion, GenerationRequest
+from vime_train.plugins._calling import calling
 from vime_train.plugins._contracts import CONTRACTS, extension_point
 from vime_train.plugins._hooks import run_hooks
 from vime_train.plugins._import_path import PluginError
@@ -208,7 +209,8 @@ def _sink(key: str, config: RunConfig) -> list[str]:
 
 def _source(key: str, config: RunConfig) -> list[str]:
     source = load_source(config.data, model_path=config.model.path)
-    return [f"{key}: {line}" for line in (_drawing(source), _splits(source), _retries(source, config))]
+    lines = (_drawing(source), _size(source), _splits(source), _retries(source, config))
+    return [f"{key}: {line}" for line in lines]
 
 
 def _drawing(source: DataSource) -> str:
@@ -218,6 +220,16 @@ def _drawing(source: DataSource) -> str:
     if not all(problem.prompt_tokens for problem in whole):
         raise PluginError("a problem has no prompt tokens.")
     return "problems depend on seed and place alone"
+
+
+def _size(source: DataSource) -> str:
+    with calling("num_problems", error=PluginError):
+        count = source.num_problems
+    if count is None:
+        return "there is no end of training problems"
+    if not isinstance(count, int) or count < 1:
+        raise PluginError(f"num_problems is {count!r}: the training problems of an epoch are needed, or None.")
+    return f"an epoch has {count} training problems"
 
 
 def _splits(source: DataSource) -> str:
