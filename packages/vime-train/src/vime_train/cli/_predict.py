@@ -1,74 +1,94 @@
-"""What a run would take: memory for the model's states, and arithmetic per iteration.
+"""What a run would take: memory of a trainer rank and of an engine, and arithmetic per iteration.
 
-Always true: parameters are counted from the model's own weight files, FLOPs by `vime_schedule.FlopsCost`; what is not
-counted (activations, communication, generation) is not guessed.
+Always true: parameters are counted from the model's own weight files, FLOPs by `vime_schedule.FlopsCost`; every item
+says what it is, and the seconds on what they rest.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vime_schedule import FlopsCost, ScheduleError
+from vime_train.cli._memory import Item, engine_memory, total, trainer_memory
 from vime_train.data import hf_config, load_source, weight_shapes
 
 if TYPE_CHECKING:
     from vime_schedule import Schedule
     from vime_train.config import RunConfig
 
-FP32_BYTES = 4
-MOMENTS = 2
-"""Adam keeps two numbers per parameter, cut over the DP x CP ranks."""
 PASSES = 3
 """Forward, and backward at twice its cost."""
 
 
 def predict(config: RunConfig, schedule: Schedule, *, tflops: float | None) -> list[str]:
     """Lines about memory and arithmetic; without a model's files, none about them."""
-    shapes, model = _model(config)
-    lines = []
-    if shapes:
-        parameters = sum(prod(shape) for shape in shapes)
-        lines.append(
-            f"  memory      {_bytes(_states(parameters, config))} per rank for weights, gradients and Adam in fp32"
-        )
-        lines.append(f"  parameters  {parameters:,}")
+    weights, model = _model(config)
+    lines = [*_memory(config, weights, model, schedule)] if weights else []
     try:
         cost = FlopsCost.from_hf_config(model)
     except ScheduleError as error:
-        return [*lines, f"  arithmetic  not counted: {error}"]
+        return [*lines, f"arithmetic not counted: {error}"]
     slowest = PASSES * sum(_slowest_rank(schedule, step, cost) for step in range(len(schedule.steps)))
     share = slowest / (config.layout.cp * config.layout.tp * config.layout.pp)
-    seconds = "" if tflops is None else f", {share / tflops / 1e12:.3g} s at {tflops:g} TFLOP/s"
-    return [*lines, f"  arithmetic  {share / 1e12:.3g} TFLOP on the busiest rank per iteration{seconds}"]
+    bubble = schedule.report().total.bubble_fraction if config.layout.pp > 1 else 0.0
+    return [*lines, *_arithmetic(share, bubble, tflops)]
 
 
-def _model(config: RunConfig) -> tuple[list[tuple[int, ...]], dict[str, object]]:
+def _memory(
+    config: RunConfig, weights: Mapping[str, tuple[int, ...]], model: Mapping[str, Any], schedule: Schedule
+) -> Iterator[str]:
+    teacher = config.algorithm.distillation.teacher
+    shapes = None if teacher is None else _directory_shapes(Path(teacher))
+    yield f"memory of the trainer rank that takes most, {sum(map(prod, weights.values())):,} parameters in all"
+    yield from _table(trainer_memory(config, weights, model, schedule, teacher=shapes))
+    if config.on_gpus:
+        yield "memory of an engine: the share of a GPU that vllm.gpu_memory_utilization says"
+    else:
+        yield "memory of an engine"
+        yield from _table(engine_memory(config, weights))
+
+
+def _table(items: Sequence[Item]) -> Iterator[str]:
+    yield from (f"  {item.name:<13}{_bytes(item.count):>11}   {item.meaning}" for item in items)
+    yield f"  {'together':<13}{_bytes(total(items)):>11}   predicted; docs/memory.md has measured peaks beside it"
+
+
+def _arithmetic(flops: float, bubble: float, tflops: float | None) -> Iterator[str]:
+    yield "arithmetic of one iteration on the busiest rank"
+    yield f"  training     {flops / 1e12:.3g} TFLOP: {PASSES} x the forward pass of its samples, by the model's sizes"
+    if tflops is not None:
+        seconds = flops / tflops / 1e12 / (1 - bubble)
+        yield (
+            f"  time         {seconds:.3g} s at the {tflops:g} TFLOP/s that were given and {bubble:.1%} bubble; "
+            "without communication, scoring passes and generation"
+        )
+
+
+def _model(config: RunConfig) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
     """Shapes of the weights, and the content of `config.json`."""
     if config.model.path is None:
         tokenizer = load_source(config.data).tokenizer
-        return list(weight_shapes(config.model, tokenizer.vocab_size).values()), hf_config(config.model, tokenizer)
+        return weight_shapes(config.model, tokenizer.vocab_size), hf_config(config.model, tokenizer)
     root = Path(config.model.path)
-    shapes = [shape for file in sorted(root.glob("*.safetensors")) for shape in _header_shapes(file)]
-    return shapes, json.loads((root / "config.json").read_text(encoding="utf-8"))
+    return _directory_shapes(root), json.loads((root / "config.json").read_text(encoding="utf-8"))
 
 
-def _header_shapes(file: Path) -> list[tuple[int, ...]]:
+def _directory_shapes(directory: Path) -> dict[str, tuple[int, ...]]:
+    files = sorted(directory.glob("*.safetensors"))
+    return {name: shape for file in files for name, shape in _header_shapes(file).items()}
+
+
+def _header_shapes(file: Path) -> dict[str, tuple[int, ...]]:
     """Shapes in the header of a safetensors file: 8 bytes of its length, then JSON."""
     with file.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
         header: Mapping[str, Any] = json.loads(stream.read(length))
-    return [tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"]
-
-
-def _states(parameters: int, config: RunConfig) -> float:
-    layout = config.layout
-    held = parameters / (layout.tp * layout.pp)
-    return held * FP32_BYTES * (2 + MOMENTS / (layout.dp * layout.cp))
+    return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
 
 
 def _slowest_rank(schedule: Schedule, step: int, cost: FlopsCost) -> float:
