@@ -145,7 +145,7 @@ def test_messages_and_system_go_through_the_template(tmp_path: Path) -> None:
 
 def test_a_text_prompt_is_a_users_message_in_a_chat(tmp_path: Path) -> None:
     class Chat(CharTokenizer):
-        def chat_prompt(self, messages: Any) -> str:
+        def chat_prompt(self, messages: Any, *, tools: Any = ()) -> str:
             return "".join(f"{one['role'][0]} {one['content']}." for one in messages) + "a "
 
     chat = Chat(alphabet=TOKENIZER.alphabet + "\u241f")

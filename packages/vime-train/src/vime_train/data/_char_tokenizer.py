@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 PAD_TOKEN = "<pad>"
 EOS_TOKEN = "<eos>"
@@ -59,8 +60,10 @@ class CharTokenizer:
         last = len(self.alphabet) + 2
         return "".join(self.alphabet[token - 2] for token in tokens if 2 <= token < last)
 
-    def chat_prompt(self, messages: Sequence[dict[str, str]]) -> str:
-        """The contents one after the other: a character model knows no roles."""
+    def chat_prompt(self, messages: Sequence[dict[str, str]], *, tools: Sequence[dict[str, Any]] = ()) -> str:
+        """The contents one after the other: a character model knows no roles, and no tools."""
+        if tools:
+            raise ValueError("a character tokenizer has no chat template, so it cannot tell of tools.")
         return "".join(message["content"] for message in messages)
 
     def save(self, directory: str) -> None:

@@ -6,11 +6,13 @@ line.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vime_train.data._errors import DataError
+from vime_train.plugins import calling
 
 if TYPE_CHECKING:
     from vime_train.data._prompts import Prompts
@@ -28,6 +30,7 @@ class Columns:
     solution: str = ""
     function: str = ""
     reward: str = ""
+    tools: str = ""
 
 
 def problems_of(rows: Sequence[Row], columns: Columns, prompts: Prompts) -> list[Problem]:
@@ -39,9 +42,14 @@ def problems_of(rows: Sequence[Row], columns: Columns, prompts: Prompts) -> list
         if problem_id in place_of:
             raise DataError(f"{row.place}: id {problem_id!r} is already that of {place_of[problem_id]}.")
         place_of[problem_id] = row.place
-        problem = prompts.problem(
-            problem_id, _prompt(row, columns.prompt), _answer(row, columns.answer), _solution(row, columns.solution)
-        )
+        with calling(f"{row.place}: the prompt", error=DataError):
+            problem = prompts.problem(
+                problem_id,
+                _prompt(row, columns.prompt),
+                _answer(row, columns.answer),
+                _solution(row, columns.solution),
+                tools=_tools(row, columns.tools),
+            )
         if problem is None:
             continue
         if not problem.prompt_tokens:
@@ -86,6 +94,22 @@ def _name(row: Row, column: str) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     raise _wrong(row, column, value, "a name, or null")
+
+
+def _tools(row: Row, column: str) -> list[dict[str, Any]]:
+    """The schemas of functions that the model may call: a list, JSON text of one, or null."""
+    value = _value(row, column) if column else None
+    found = value
+    if isinstance(value, str):
+        try:
+            found = json.loads(value)
+        except json.JSONDecodeError:
+            found = value
+    if found is None:
+        return []
+    if isinstance(found, list) and all(isinstance(tool, dict) for tool in found):
+        return found
+    raise _wrong(row, column, value, "a list of JSON schemas, as JSON or as its text, or null")
 
 
 def _wrong(row: Row, column: str, value: object, needed: str) -> DataError:

@@ -42,9 +42,17 @@ class HfTokenizer:
         """Text of the tokens, special ones left out."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
-    def chat_prompt(self, messages: Sequence[dict[str, str]]) -> str:
-        """The conversation in the model's chat template, up to where the assistant answers."""
-        return str(self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
+    def chat_prompt(self, messages: Sequence[dict[str, str]], *, tools: Sequence[dict[str, Any]] = ()) -> str:
+        """The conversation in the model's chat template, up to where the assistant answers.
+
+        Raises:
+            ValueError: if the template leaves the tools out: the model would never hear of them.
+        """
+        known = {"tools": list(tools)} if tools else {}
+        text = self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True, **known)
+        if tools and text == self.chat_prompt(messages):
+            raise ValueError("the model's chat template leaves tools out: use a model whose template tells of them.")
+        return str(text)
 
     def save(self, directory: str) -> None:
         """Write the tokenizer's files into a directory."""

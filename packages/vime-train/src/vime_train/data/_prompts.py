@@ -5,9 +5,10 @@ Always true: a prompt longer than `max_prompt_tokens` is left out and counted, n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vime_train.rollout import Problem
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from vime_train.data._protocol import Tokenizer
 
 Messages = Sequence[dict[str, str]]
+Tools = Sequence[dict[str, Any]]
 _ANSWER = "\u241fanswer\u241f"
 RETRY_TEXT = "That is not right. Try again."
 
@@ -32,14 +34,26 @@ class Prompts:
     _retry_tokens: tuple[int, ...] = field(init=False, default=())
 
     def problem(
-        self, problem_id: str, prompt: str | Messages, answer: str, metadata: dict[str, str | int | float | bool]
+        self,
+        problem_id: str,
+        prompt: str | Messages,
+        answer: str,
+        metadata: dict[str, str | int | float | bool],
+        *,
+        tools: Tools = (),
     ) -> Problem | None:
-        """The problem, or None when its prompt is too long."""
-        text = self._text(prompt)
+        """The problem, or None when its prompt is too long; its metadata hold the schemas of `tools` as JSON.
+
+        Raises:
+            ValueError: if there are tools and nothing that tells the model of them.
+        """
+        text = self._text(prompt, tools)
         tokens = self.tokenizer.encode(text)
         if len(tokens) > self.max_prompt_tokens:
             self.left_out += 1
             return None
+        if tools:
+            metadata = {**metadata, "tools": json.dumps(tools)}
         return Problem(problem_id=problem_id, prompt=text, answer=answer, prompt_tokens=tokens, metadata=metadata)
 
     def retry_prompt(self, prompt_tokens: tuple[int, ...], answer_tokens: tuple[int, ...]) -> tuple[int, ...]:
@@ -51,13 +65,15 @@ class Prompts:
             retry = retry[1:]
         return prompt_tokens + answer_tokens + retry
 
-    def _text(self, prompt: str | Messages) -> str:
+    def _text(self, prompt: str | Messages, tools: Tools) -> str:
         if isinstance(prompt, str) and not self.chat:
+            if tools:
+                raise ValueError("a text prompt has no place for tools: set chat = true, or give messages.")
             return prompt
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
         if self.system:
             messages = [{"role": "system", "content": self.system}, *messages]
-        return self.tokenizer.chat_prompt(messages)
+        return self.tokenizer.chat_prompt(messages, tools=tools)
 
     def _between_answers(self) -> str:
         """What the template writes between the assistant's answer and its next one."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from vime_train.rollout import Problem
@@ -43,8 +43,11 @@ class Tokenizer(Protocol):
         """Text of `tokens`; special tokens give no text."""
         ...
 
-    def chat_prompt(self, messages: Sequence[dict[str, str]]) -> str:
-        """The text of a conversation in the model's chat template, up to where the assistant answers."""
+    def chat_prompt(self, messages: Sequence[dict[str, str]], *, tools: Sequence[dict[str, Any]] = ()) -> str:
+        """The text of a conversation in the model's chat template, up to where the assistant answers.
+
+        `tools` are the JSON schemas of functions that the assistant may call, as chat templates take them.
+        """
         ...
 
     def save(self, directory: str) -> None:

@@ -40,6 +40,8 @@ class FileProblems(FiniteSource):
         solution_column: a worked answer for supervised training.
         function_column: a name of `rollout.functions`, or null.
         reward_column: a name of `rollout.rewards`, or null.
+        tools_column: JSON schemas of functions for the model's chat template, as a list or its text, or null. A
+            `rollout.function` finds them in `problem.metadata["tools"]`, as text.
         chat: whether a text prompt is put into the model's chat template.
         system: a system message before every prompt.
         retry_text: what the user says after a wrong answer.
@@ -64,6 +66,7 @@ class FileProblems(FiniteSource):
         solution_column: str = "",
         function_column: str = "",
         reward_column: str = "",
+        tools_column: str = "",
         chat: bool = True,
         system: str = "",
         retry_text: str = RETRY_TEXT,
@@ -81,6 +84,7 @@ class FileProblems(FiniteSource):
             solution=solution_column,
             function=function_column,
             reward=reward_column,
+            tools=tools_column,
         )
         rows = read_rows(path)
         splits: dict[str, list[Problem]] = {"train": [], "validation": [], "held_out": []}
