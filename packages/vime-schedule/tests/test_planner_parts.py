@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from itertools import chain, combinations
+from itertools import chain
+from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vime_schedule._planner._bounds import lockstep_bound, step_bound
+from vime_schedule._planner._bounds import step_bound
 from vime_schedule._planner._deal import deal, sort_rows, swap_bins
 from vime_schedule._planner._exchange import Exchange
 from vime_schedule._planner._grid import Grid
+from vime_schedule._planner._heights import RowHeights
 from vime_schedule._planner._items import Items, sort_items
+from vime_schedule._planner._lower import lower_rows
 from vime_schedule._planner._lpt import fill_cheapest
 from vime_schedule._planner._pack import pack_rows
-from vime_schedule._planner._peel import FreeItems, first_fit_decreasing, peel_rows
-from vime_schedule._planner._repartition import divide_in_two
+from vime_schedule._planner._peel import FreeItems, fill_rooms, first_fit_decreasing, peel_rows
 
 CAPACITY = 100
+COSTS = {
+    "convex": lambda load: load * (20 + load),
+    "tokens": lambda load: load,
+    "falling": lambda load: 5000 // load + 1,
+    "flat": lambda load: 7,
+}
 
 
 @st.composite
@@ -32,7 +40,7 @@ def item_lists(draw: st.DrawFn, *, monotone: bool = False) -> Items:
 
 
 def grid_of(items: Items, dp: int, rows: int) -> Grid | None:
-    return pack_rows(items, dp, rows, CAPACITY, lockstep_bound(items, dp, rows, CAPACITY))
+    return pack_rows(items, dp, rows, CAPACITY, RowHeights(items, dp, rows, CAPACITY))
 
 
 def check(grid: Grid, items: Items) -> None:
@@ -123,7 +131,7 @@ def test_packed_rows_hold_everything(items: Items, dp: int, rows: int) -> None:
         return
     assert grid.num_rows == rows
     check(grid, items)
-    assert lockstep_bound(items, dp, rows, CAPACITY) <= grid.lockstep() + 1e-6
+    assert RowHeights(items, dp, rows, CAPACITY).bound <= grid.lockstep() * (1 + 1e-9)
 
 
 @given(item_lists(), st.integers(2, 4), st.integers(1, 5), st.booleans())
@@ -160,21 +168,105 @@ def test_dealing_keeps_rows_and_swapping_helps(items: Items, dp: int, rows: int)
     assert dealt.lockstep() == sort_rows(grid).lockstep()
 
 
-@given(st.lists(st.integers(1, 60), min_size=2, max_size=7))
-def test_two_bins_are_divided_in_the_best_way(loads: list[int]) -> None:
-    items = sort_items(range(len(loads)), loads, [load * load for load in loads], CAPACITY)
-    everyone = range(len(loads))
-    best = None
-    for size in range(1, len(loads)):
-        for first in combinations(everyone, size):
-            parts = [first, [item for item in everyone if item not in first]]
-            if all(sum(items.loads[item] for item in part) <= CAPACITY for part in parts):
-                cost = max(sum(items.costs[item] for item in part) for part in parts)
-                best = cost if best is None else min(best, cost)
-    halves = divide_in_two(items, everyone, CAPACITY)
-    assert (halves.cost if halves else None) == best
-    if halves:
-        assert sorted(halves.first + halves.second) == list(everyone)
+def least_lockstep(items: Items, dp: int, rows: int) -> float:
+    """The least sum of every dp-th dearest bin over all ways to fill `dp * rows` bins, none of them empty."""
+    best = inf
+    bins: list[list[int]] = [[] for _ in range(dp * rows)]
+
+    def place(item: int) -> None:
+        nonlocal best
+        if item == len(items):
+            if all(bins):
+                costs = sorted((sum(items.costs[i] for i in held) for held in bins), reverse=True)
+                best = min(best, sum(costs[::dp]))
+            return
+        for b, held in enumerate(bins):
+            if not held or sum(items.loads[i] for i in (*held, item)) <= CAPACITY:
+                held.append(item)
+                place(item + 1)
+                held.pop()
+                if not held:
+                    break  # the other empty bins are the same
+            if b and not bins[b - 1]:
+                break
+
+    place(0)
+    return best
+
+
+@settings(max_examples=max(50, settings.default.max_examples // 4))
+@given(
+    st.lists(st.integers(1, 130), min_size=2, max_size=7),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from(sorted(COSTS)),
+)
+def test_no_rows_cost_less_than_their_bound(loads: list[int], dp: int, rows: int, kind: str) -> None:
+    """For costs of every shape, beside all ways there are; `targets` add up to the bound."""
+    loads = sorted(loads, reverse=True)
+    items = sort_items(range(len(loads)), loads, [COSTS[kind](load) for load in loads], CAPACITY)
+    best = least_lockstep(items, dp, rows)
+    if best == inf:
+        return
+    heights = RowHeights(items, dp, rows, CAPACITY)
+    assert heights.bound <= best * (1 + 1e-9)
+    targets = heights.targets()
+    assert targets == sorted(targets, reverse=True)
+    assert len(targets) == rows
+
+
+@given(item_lists(), st.integers(1, 4), st.integers(1, 5))
+def test_lowering_rows_makes_them_cheaper_together(items: Items, dp: int, rows: int) -> None:
+    grid = first_fit_decreasing(items, range(len(items)), dp, rows, CAPACITY)
+    if grid is None or len(grid.bins) < dp * rows:
+        return
+    grid = sort_rows(grid)
+    before = grid.copy()
+    lower_rows(grid, items, CAPACITY, 0, 0)
+    check(grid, items)
+    assert grid.lockstep() <= before.lockstep()
+
+
+def test_rows_are_lowered_across_rows() -> None:
+    """Bins of 9 and 5 over 7 and 3: the 7 changes places with the 5, which the row above has slack for."""
+    items = sort_items(range(5), [8, 7, 5, 3, 1], [8, 7, 5, 3, 1], CAPACITY)
+    grid = Grid.of([[0, 4], [2], [1], [3]], items, 2)
+    lower_rows(grid, items, CAPACITY, 14, 14)
+    assert grid.lockstep() == 14
+
+
+def test_full_bins_trade_one_item_for_two() -> None:
+    """60 and 40 beside 50, 25, 15, 10 and 70: no bin takes a longer item, but 40 for 25 and 15 keeps both full."""
+    loads = [70, 60, 50, 40, 25, 15, 10]
+    items = sort_items(range(7), loads, [load * load for load in loads], CAPACITY)
+    grid = Grid.of([[1, 3], [0], [2, 4, 5, 6]], items, 3)
+    lower_rows(grid, items, CAPACITY, 0, CAPACITY * CAPACITY)
+    check(grid, items)
+    assert sorted(grid.bins[0]) == [1, 4, 5]
+    assert grid.lockstep() == 70 * 70
+
+
+def obvious_fill(items: Items, num_bins: int) -> list[int] | None:
+    """What bins that start with one item each hold once the roomiest first took the longest of the others that fit."""
+    used = items.loads[:num_bins]
+    free = sorted(items.loads[num_bins:], reverse=True)
+    for b in sorted(range(num_bins), key=used.__getitem__):
+        for load in list(free):
+            if used[b] + load <= CAPACITY:
+                used[b] += load
+                free.remove(load)
+    return None if free else used
+
+
+@given(item_lists(), st.integers(1, 30))
+def test_rooms_are_filled_roomiest_first(items: Items, num_bins: int) -> None:
+    if len(items) < num_bins:
+        return
+    first, rest = range(num_bins), range(num_bins, len(items))
+    grid = fill_rooms(items, Grid.of([[item] for item in first], items, 1), rest, CAPACITY)
+    assert (None if grid is None else grid.used) == obvious_fill(items, num_bins)
+    if grid is not None:
+        check(grid, items)
 
 
 @pytest.mark.parametrize("holes", [1, 2, 5])
@@ -188,4 +280,13 @@ def test_the_lockstep_bound_sees_what_a_row_cannot_hold() -> None:
     """Beside a sample of 10,000 only 1,000 fit: rows cost 10,000 and 500, though the total is 12,000 on two ranks."""
     loads = [100, *[10] * 20]
     items = sort_items(range(21), loads, [load * load for load in loads], CAPACITY)
-    assert 10_490 < lockstep_bound(items, 2, 2, CAPACITY) <= 10_500
+    assert 10_490 < RowHeights(items, 2, 2, CAPACITY).bound <= 10_500
+
+
+def test_the_lockstep_bound_sees_bins_without_a_large_sample() -> None:
+    """Three large samples on two ranks: one bin holds only small ones, 2,000 at most, so that beside it has 4,000."""
+    loads = [60, 60, 60, *[20] * 10]
+    items = sort_items(range(13), loads, [load * load for load in loads], CAPACITY)
+    heights = RowHeights(items, 2, 2, CAPACITY)
+    assert heights.bound == pytest.approx(8_400)
+    assert heights.targets() == [4_400, 4_000]

@@ -21,7 +21,7 @@ from vime_schedule._planner._problem import Problem
 
 EVEN = 4e-5  # ranks are level when the dearest is within this part of the ideal
 BUYS = 0.005  # what "balanced" may pay in lockstep, and the imbalance it leaves alone
-TRIES = 6  # lightest ranks offered an exchange
+TRIES = 3  # lightest ranks offered an exchange
 MOVES = 20  # per rank
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from itertools import chain
-from operator import floordiv
+from operator import floordiv, neg
 from typing import NamedTuple
 
 from vime_schedule._planner._grid import Grid
@@ -64,6 +64,8 @@ class Exchange:
         self._densest = 0 if ceilings is None else max(map(floordiv, items.costs, items.loads)) + 1
         self._costs = [sum([grid.costs[b] for b in bins]) for bins in groups]
         self._members: dict[int, list[int]] = {}
+        self._roomiest: dict[int, tuple[int, int]] = {}
+        self._oversize = items.count_above(capacity)
         self._bin_of = [0] * len(items)
 
     def run(self, target: int, max_moves: int) -> int:
@@ -89,7 +91,7 @@ class Exchange:
         for light in candidates:
             wanted = self._costs[heavy] - self._costs[light] >> 1
             if self._ceilings is not None:
-                wanted = min(wanted, max(map(self._slack, self._groups[light])))
+                wanted = min(wanted, self._most_room(light)[0])
             if wanted <= least:
                 continue
             best = self._best_transfer(heavy, light, wanted)
@@ -109,22 +111,18 @@ class Exchange:
         """
         costs, loads, bins, used = self._items.costs, self._items.loads, self._grid.bins, self._grid.used
         givers, takers, bin_of = self._members_of(heavy), self._members_of(light), self._bin_of
-        roomy = self._roomiest(light)
-        room, slack = self._capacity - used[roomy], self._slack(roomy)
+        slack, roomy = self._most_room(light)
+        room = self._capacity - used[roomy]
         best: Transfer | None = None
         miss, enough = wanted, wanted // GOOD_ENOUGH
-
-        def falling(held: int) -> int:
-            return -costs[held]
-
         looks = LOOKS if self._ceilings is None else LOOKS_UNDER_CEILINGS
-        split = bisect_left(givers, 1 - (wanted - enough), key=falling)
+        split = bisect_left(givers, self._first_below(wanted - enough))
         for item in chain(reversed(givers[max(0, split - looks) : split]), givers[split : split + looks]):
             cost, home = costs[item], bin_of[item]
             excess = cost - wanted
             if loads[item] <= room and cost <= slack and abs(excess) < miss and len(bins[home]) > 1:
                 best, miss = Transfer(item, None, roomy), abs(excess)
-            near = bisect_left(takers, -excess, key=falling)
+            near = bisect_left(takers, self._first_below(excess + 1))
             for other in takers[max(near - 1, 0) : near + 1]:
                 off = abs(excess - costs[other])
                 if off < miss and self._can_swap(item, other):
@@ -148,11 +146,18 @@ class Exchange:
         room = self._capacity - self._grid.used[b]
         return min(self._ceilings[b] - self._grid.costs[b], room * self._densest)
 
-    def _roomiest(self, light: int) -> int:
-        """The bin of the group that takes a single item most easily."""
-        if self._ceilings is None:
-            return min(self._groups[light], key=self._grid.used.__getitem__)
-        return max(self._groups[light], key=self._slack)
+    def _first_below(self, cost: int) -> int:
+        """The first item that costs less than `cost`."""
+        return bisect_left(self._items.costs, 1 - cost, self._oversize, key=neg)
+
+    def _most_room(self, group: int) -> tuple[int, int]:
+        """The bin of a group that takes a single item most easily, after how much dearer it may become."""
+        if group not in self._roomiest:
+            used = self._grid.used
+            room = self._slack if self._ceilings is not None else lambda b: -used[b]
+            roomy = max(self._groups[group], key=room)
+            self._roomiest[group] = self._slack(roomy), roomy
+        return self._roomiest[group]
 
     def _members_of(self, group: int) -> list[int]:
         """The items of a group, dearest first; looked up when the group first takes part."""
@@ -173,6 +178,8 @@ class Exchange:
             cost -= self._carry(other, light, heavy, home)
         self._costs[heavy] -= cost
         self._costs[light] += cost
+        for changed in (heavy, light):
+            self._roomiest.pop(changed, None)
 
     def _carry(self, item: int, source: int, goal: int, there: int) -> int:
         """Carry one item into bin `there` of group `goal`; what it costs."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vime_schedule._errors import ScheduleError
-from vime_schedule._planner._bounds import lockstep_bound
 from vime_schedule._planner._count import Count, check_enough, make_legal
 from vime_schedule._planner._grid import Grid
+from vime_schedule._planner._heights import RowHeights
 from vime_schedule._planner._items import Items
 from vime_schedule._planner._pack import pack_rows
 from vime_schedule._planner._peel import count_first_fit
@@ -48,18 +48,18 @@ def pack_class(problem: Problem, items: Items, num_rows: int) -> Packed | None:
     """Pack one signature into `num_rows` rows, with fillers where it has too few samples."""
     dp = problem.layout.dp
     capacity = class_capacity(problem, items, num_rows)
-    bound = lockstep_bound(items, dp, num_rows, problem.capacity)
+    heights = RowHeights(items, dp, num_rows, problem.capacity)
     if len(items) >= dp * num_rows:
-        grid = pack_rows(items, dp, num_rows, capacity, bound)
-        return None if grid is None else Packed(grid, bound)
+        grid = pack_rows(items, dp, num_rows, capacity, heights, by_step=problem.objective == "step")
+        return None if grid is None else Packed(grid, heights.bound)
     if not problem.fills:
         return None
     full = len(items) // dp
-    together = pack_rows(items, dp, full, capacity, bound) if full else None
+    together = pack_rows(items, dp, full, capacity, RowHeights(items, dp, full, capacity)) if full else None
     alone = Grid.of([[item] for item in range(len(items))], items, dp).padded(num_rows)
     if together is not None and together.lockstep() < alone.lockstep():
-        return Packed(together.padded(num_rows), bound)
-    return Packed(alone, bound)
+        return Packed(together.padded(num_rows), heights.bound)
+    return Packed(alone, heights.bound)
 
 
 def class_capacity(problem: Problem, items: Items, num_rows: int) -> int:

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import islice
+from itertools import chain, islice
 
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._items import Items
 
 
-def fill_cheapest(items: Items, chosen: Sequence[int], dp: int, num_rows: int, capacity: int) -> Grid | None:
+def fill_cheapest(
+    items: Items, chosen: Sequence[int], dp: int, num_rows: int, capacity: int, targets: Sequence[int] = ()
+) -> Grid | None:
     """Spread the `chosen` items, dearest first, over `num_rows` rows; None if some item finds no room.
+
+    With `targets`, falling from row to row, an item goes to the bin that is farthest below the target of its row.
 
     >>> from vime_schedule._planner._items import sort_items
     >>> items = sort_items([0, 1, 2, 3], loads=[8, 6, 5, 1], costs=[8, 6, 5, 1], capacity=12)
@@ -31,36 +35,30 @@ def fill_cheapest(items: Items, chosen: Sequence[int], dp: int, num_rows: int, c
     shift = num_bins.bit_length()
     mask = (1 << shift) - 1
     loads, costs = items.loads, items.costs
-    bins = [[item] for item in chosen[:num_bins]]
-    used = [loads[item] for item in chosen[:num_bins]]
-    keys = [costs[item] << shift | b for b, item in enumerate(chosen[:num_bins])]  # cost and bin in one number
-    open_bins = keys.copy()
-    heapify(open_bins)
-    waiting: list[tuple[int, int]] = []  # load and bin
-    returns = never = capacity + 1  # the load of the first waiting bin
+    ahead = [targets[0] - target for target in targets for _ in range(dp)] or [0] * num_bins
+    first = chosen[:num_bins]
+    bins = [[item] for item in first]
+    free = [capacity - loads[item] for item in first]
+    keys = [costs[item] + more << shift | b for b, (item, more) in enumerate(zip(first, ahead, strict=True))]
+    heapify(keys)  # cost and bin in one number
+    parked: list[tuple[int, int]] = []  # room, negative, and key
+    returns = -1  # the load at which the roomiest parked bin comes back
     for item in islice(chosen, num_bins, None):
-        load = loads[item]
-        limit = capacity - load
-        if returns <= limit:
-            while waiting and waiting[0][0] <= limit:
-                heappush(open_bins, keys[heappop(waiting)[1]])
-            returns = waiting[0][0] if waiting else never
-        if not open_bins:
-            return None
-        key = open_bins[0]
-        b = key & mask
-        while used[b] > limit:
-            keys[b] = heappop(open_bins)
-            if used[b] < capacity:
-                heappush(waiting, (used[b], b))
-                returns = waiting[0][0]
-            if not open_bins:
+        load, key = loads[item], keys[0]
+        if load <= returns or load > free[key & mask]:
+            while parked and load <= -parked[0][0]:
+                heappush(keys, heappop(parked)[1])
+            while keys and load > free[keys[0] & mask]:
+                key = heappop(keys)
+                heappush(parked, (-free[key & mask], key))
+            if not keys:
                 return None
-            key = open_bins[0]
-            b = key & mask
+            key, returns = keys[0], -parked[0][0] if parked else -1
+        b = key & mask
         bins[b].append(item)
-        used[b] += load
-        heapreplace(open_bins, key + (costs[item] << shift))
-    for key in open_bins:
-        keys[key & mask] = key
-    return Grid(dp=dp, bins=bins, used=used, costs=[key >> shift for key in keys])
+        free[b] -= load
+        heapreplace(keys, key + (costs[item] << shift))
+    costs_of = [0] * num_bins
+    for key in chain(keys, (key for _, key in parked)):
+        costs_of[key & mask] = (key >> shift) - ahead[key & mask]
+    return Grid(dp=dp, bins=bins, used=[capacity - room for room in free], costs=costs_of)

@@ -1,127 +1,126 @@
 """Fill rows of micro-batches so that ranks which meet at every micro-batch wait least.
 
-A row costs as much as its dearest bin. Long samples first claim whole rows (`_peel`); what is left is spread evenly
-over the other bins (`_lpt`), which are then sorted into rows and levelled inside each row (`_level`).
+A row costs as much as its dearest bin. Two packings compete. In one, long samples first claim whole rows (`_peel`) and
+what is left is spread evenly over the other bins (`_lpt`); in the other, tried where the first is not close to the
+bound, every sample goes to the bin that is farthest below the best height of its row (`_heights`). Where neither fits,
+only most of the samples are spread, and the others fill the rooms that are left, longest first. The dearest bins of the
+best packing are lowered by swaps (`_lower`).
 
 Laws
 - Every item is in exactly one bin, no bin is empty, and none exceeds the capacity but one oversize item alone.
-- Rows are in falling order of cost, but for what levelling changed.
 - None comes back only if first-fit decreasing finds no packing either.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import accumulate, chain, compress
 from typing import TypeAlias
 
 from vime_schedule._planner._deal import sort_rows
 from vime_schedule._planner._grid import Grid
+from vime_schedule._planner._heights import RowHeights
 from vime_schedule._planner._items import Items
-from vime_schedule._planner._level import level_rows
+from vime_schedule._planner._lower import lower_rows
 from vime_schedule._planner._lpt import fill_cheapest
-from vime_schedule._planner._peel import FreeItems, first_fit_decreasing, peel_row_at, peel_rows
+from vime_schedule._planner._peel import FreeItems, fill_rooms, first_fit_decreasing, peel_row_at, peel_rows
 
 Fill: TypeAlias = Callable[[Items, Sequence[int], int, int, int], Grid | None]
+Rows: TypeAlias = list[list[list[int]]]
 
 CLOSE = 0.002  # a packing this near to its bound ends the search
-POOR = 0.005  # one this far is worth first-fit decreasing as well
-LARGE = 8192  # items above which searches are shorter
+LEVEL = 0.0008  # few items are lowered to this near, more of them to less
+FAIR = 0.004  # where items are many, one this near does
+MANY = 8192  # items above which searches are shorter
 INSIDE = 3  # rows peeled below the top
+LAST = 0.25  # the part of the load that fills rooms where bins are tight
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Packing:
-    """Rows of bins; the first of them are the `fixed` ones, built around long samples."""
-
-    grid: Grid
-    fixed: list[list[list[int]]]
-    lockstep: int
-
-    def waste(self) -> list[float]:
-        """What the dearest bin of each row costs beyond the mean of the row."""
-        grid, dp = self.grid, self.grid.dp
-        return [most - sum(grid.costs[r * dp : r * dp + dp]) / dp for r, most in enumerate(grid.row_maxima())]
-
-
-def pack_rows(items: Items, dp: int, num_rows: int, capacity: int, bound: float) -> Grid | None:
-    """Pack `items` into `num_rows` rows of `dp` bins; the search ends near `bound`, which no rows undercut."""
+def pack_rows(
+    items: Items, dp: int, num_rows: int, capacity: int, heights: RowHeights, *, by_step: bool = False
+) -> Grid | None:
+    """Pack `items` into `num_rows` rows of `dp` bins; the search ends near the bound, which no rows undercut."""
     if len(items) < dp * num_rows:
         return None
+    close = int(heights.bound * (1 + (CLOSE if len(items) <= MANY else FAIR)))
+    packings: list[Grid] = []
+    if len(items) <= MANY or not _is_tight(items, dp * num_rows, capacity):
+        packings += _peel_and_spread(items, dp, num_rows, capacity, close)
+        if not packings or (packings[-1].lockstep() > close and not by_step):
+            aimed = fill_cheapest(items, items.indices, dp, num_rows, capacity, heights.targets())
+            packings += [] if aimed is None else [sort_rows(aimed)]
+    packings = packings or _fill_tightly(items, dp, num_rows, capacity, heights.targets())
+    packings = packings or _fill_rest(items, [], dp, num_rows, capacity, first_fit_decreasing)
+    best = min(packings, key=Grid.lockstep, default=None)
+    if by_step:
+        return best
+    if best is not None and items.is_monotone and len(items) <= MANY:
+        best = _peel_inside(items, best, capacity, close)
+    goal = int(heights.bound * (1 + min(FAIR, max(LEVEL, FAIR * len(items) / MANY))))
+    if best is not None and best.lockstep() > goal:
+        lower_rows(best, items, capacity, goal, int(heights.bound * (1 + FAIR)))
+    return best
+
+
+def _peel_and_spread(items: Items, dp: int, num_rows: int, capacity: int, close: int) -> list[Grid]:
+    """Peel all rows or fewer, and spread the other items evenly; what fits, up to the first that is `close`."""
     peeled = peel_rows(FreeItems(items.loads, items.costs), dp, num_rows, capacity) if items.is_monotone else []
-    best = _best_peeling(items, peeled, dp, num_rows, capacity, bound, fill_cheapest)
-    if best is None or (best.lockstep > bound * (1 + POOR) and len(items) <= LARGE):
-        tight = _best_peeling(items, peeled, dp, num_rows, capacity, bound, first_fit_decreasing)
-        best = min(filter(None, (best, tight)), key=lambda packing: packing.lockstep, default=None)
-    if best is None:
-        return None
-    if items.is_monotone and best.lockstep > bound * (1 + (CLOSE if len(items) <= LARGE else POOR)):
-        best = _peel_inside(items, best, capacity)
-    level_rows(best.grid, items, capacity)
-    return best.grid
-
-
-def _best_peeling(
-    items: Items,
-    peeled: list[list[list[int]]],
-    dp: int,
-    num_rows: int,
-    capacity: int,
-    bound: float,
-    fill: Fill,
-) -> _Packing | None:
-    """Keep all peeled rows or fewer, as long as that gets better; None if nothing fits."""
     most = len(peeled)
-    keeps = [most, most - 1, most - 2, most - 3, most // 2, most // 4, 0]
-    best: _Packing | None = None
-    for keep in dict.fromkeys(keeps if len(items) <= LARGE else [most, 0]):
-        packing = _fill_rest(items, peeled[:keep], dp, num_rows, capacity, fill) if keep >= 0 else None
-        if packing is None:
-            continue
-        if best is not None and packing.lockstep >= best.lockstep:
+    packings: list[Grid] = []
+    for keep in dict.fromkeys((most, max(0, most - 1), most // 2) if len(items) <= MANY else (most,)):
+        packings += _fill_rest(items, peeled[:keep], dp, num_rows, capacity, fill_cheapest)
+        if packings and packings[-1].lockstep() <= close:
             break
-        best = packing
-        if best.lockstep <= bound * (1 + CLOSE) or len(items) > LARGE:
-            break
-    return best
+    return packings
 
 
-def _peel_inside(items: Items, best: _Packing, capacity: int) -> _Packing:
-    """Peel rows below the top as well, where one stands out because only some of its bins hold a long sample."""
-    dp, num_rows = best.grid.dp, best.grid.num_rows
-    for _ in range(INSIDE):
-        waste = best.waste()
-        row = waste.index(max(waste))
-        if waste[row] <= best.lockstep * CLOSE or row < len(best.fixed) or len(best.fixed) + 1 >= num_rows:
-            break
-        rest = _remaining(items, best.fixed)
-        taken = chain.from_iterable(chain.from_iterable(best.fixed))
-        start, later = rest[(row - len(best.fixed)) * dp], dp * (num_rows - len(best.fixed) - 1)
-        peeled = peel_row_at(items, taken, start, dp, later, capacity)
-        fixed = [*best.fixed, peeled] if peeled is not None else best.fixed
-        packing = _fill_rest(items, fixed, dp, num_rows, capacity, fill_cheapest) or _fill_rest(
-            items, fixed, dp, num_rows, capacity, first_fit_decreasing
-        )
-        if packing is None or packing.lockstep >= best.lockstep:
-            break
-        best = packing
-    return best
+def _fill_tightly(items: Items, dp: int, num_rows: int, capacity: int, targets: Sequence[int]) -> list[Grid]:
+    """Spread all but the last items over the bins, and fill the rooms with those; nothing if they do not fit."""
+    loads = list(accumulate(items.loads))
+    cut = bisect_right(loads, loads[-1] * (1 - LAST))
+    if cut < dp * num_rows:
+        return []
+    spread = fill_cheapest(items, items.indices[:cut], dp, num_rows, capacity, targets)
+    filled = None if spread is None else fill_rooms(items, spread, items.indices[cut:], capacity)
+    return [] if filled is None else [sort_rows(filled)]
 
 
-def _fill_rest(
-    items: Items, fixed: list[list[list[int]]], dp: int, num_rows: int, capacity: int, fill: Fill
-) -> _Packing | None:
-    """The fixed rows, and the other items spread over the other rows by `fill`."""
+def _fill_rest(items: Items, fixed: Rows, dp: int, num_rows: int, capacity: int, fill: Fill) -> list[Grid]:
+    """The fixed rows, and the other items spread over the other rows by `fill`; nothing if they do not fit."""
     rest = _remaining(items, fixed)
     if fixed and _overflow(items, rest, dp * (num_rows - len(fixed)), capacity):
-        return None
+        return []
     filled = fill(items, rest, dp, num_rows - len(fixed), capacity)
-    if filled is None:
-        return None
-    grid = Grid.of(chain.from_iterable(fixed), items, dp) + sort_rows(filled)
-    return _Packing(grid=grid, fixed=fixed, lockstep=grid.lockstep())
+    return [] if filled is None else [Grid.of(chain.from_iterable(fixed), items, dp) + sort_rows(filled)]
+
+
+def _peel_inside(items: Items, best: Grid, capacity: int, close: int) -> Grid:
+    """Peel the row that wastes most, where only some of its bins hold a long sample, then the next, while that pays."""
+    dp, num_rows = best.dp, best.num_rows
+    fixed: Rows = []
+    while len(fixed) < min(INSIDE, num_rows - 1) and best.lockstep() > close:
+        sums = [sum(best.costs[start : start + dp]) for start in range(0, len(best.costs), dp)]
+        waste = [top * dp - held for top, held in zip(best.row_maxima(), sums, strict=True)][len(fixed) :]
+        rest = _remaining(items, fixed)
+        start, later = rest[waste.index(max(waste)) * dp], dp * (num_rows - len(fixed) - 1)
+        taken = chain.from_iterable(chain.from_iterable(fixed))
+        peeled = peel_row_at(items, taken, start, dp, later, capacity)
+        fixed = fixed if peeled is None else [*fixed, peeled]
+        packings = _fill_rest(items, fixed, dp, num_rows, capacity, fill_cheapest) or _fill_rest(
+            items, fixed, dp, num_rows, capacity, first_fit_decreasing
+        )
+        if peeled is None or not packings or packings[0].lockstep() >= best.lockstep():
+            break
+        best = packings[0]
+    return best
+
+
+def _is_tight(items: Items, num_bins: int, capacity: int) -> bool:
+    """Whether a bin has room for less than half of the shortest sample on average, which spreading hardly ever fits."""
+    over = items.count_above(capacity)
+    room = capacity * (num_bins - over) - sum(items.loads[over:])
+    return 2 * room < num_bins * (items.loads[-1] if items.is_monotone else min(items.loads))
 
 
 def _overflow(items: Items, rest: Sequence[int], num_bins: int, capacity: int) -> bool:
@@ -130,7 +129,7 @@ def _overflow(items: Items, rest: Sequence[int], num_bins: int, capacity: int) -
     return sum(map(items.loads.__getitem__, rest[over:])) > capacity * (num_bins - over)
 
 
-def _remaining(items: Items, peeled: list[list[list[int]]]) -> Sequence[int]:
+def _remaining(items: Items, peeled: Rows) -> Sequence[int]:
     """The items that are in no peeled row, dearest first."""
     if not peeled:
         return items.indices

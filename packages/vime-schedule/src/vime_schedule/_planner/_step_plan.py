@@ -20,7 +20,7 @@ from vime_schedule._planner._order import order_rows, rank_makespans
 from vime_schedule._planner._problem import Problem
 from vime_schedule._step import StepBounds, StepSchedule
 
-PAYS = 0.01  # how much of the objective a larger count must save
+PAYS = 0.005  # how much of the objective a larger count must save
 LARGER = 3  # larger counts tried in a row
 
 
@@ -73,6 +73,7 @@ def _best_plan(problem: Problem, number: int, positions: Sequence[int]) -> tuple
 def _plan(problem: Problem, number: int, classes: Sequence[Items], count: Count) -> _Plan:
     packed, held = pack_legally(problem, number, classes, count)
     least = fsum(one.bound for one in packed)
+    rows = sum(one.grid.lockstep() for one in packed)
     grid = place_all(problem, classes, [one.grid for one in packed])
     del packed  # its bins of items, now that there are bins of positions
     order = order_rows(
@@ -85,7 +86,7 @@ def _plan(problem: Problem, number: int, classes: Sequence[Items], count: Count)
     elif problem.objective == "pipeline":  # a larger count always might pay
         value, bound = max(rank_makespans(grid, problem.layout)), 0.0
     else:
-        value, bound = float(grid.lockstep()), least
+        value, bound = float(min(rows, grid.lockstep())), least  # "balanced" may have traded some of it
     return _Plan(grid=grid, count=held, value=value, bound=bound, step_bound=least_step, lockstep_bound=least)
 
 
