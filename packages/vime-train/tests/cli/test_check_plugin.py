@@ -25,6 +25,7 @@ from vime_train.cli import main
         ("own:newest_first", "rollout.buffer_order", "4 iterations took 16 of the groups that waited"),
         ("own:ones", "algorithm.advantage_function", "one finite number per response token"),
         ("own:Keep", "tracking.sinks", "took two steps"),
+        ("own:begin", "hooks.before_model", "was called for 2 ranks"),
         ("own:halve", "hooks.before_log_probs", "the batches of 2 ranks, 2 of them got other columns"),
         ("own:look", "hooks.before_train_step", "the batches of 2 ranks, 0 of them got other columns"),
         ("own:clipped", "algorithm.loss_function", "the same for every split over micro-batches, DP and CP"),
@@ -55,6 +56,7 @@ def test_an_extension_that_fits_passes(
         ("Moody", "data.source", "differs from its two halves", 2),
         ("Vague", "data.source", "num_problems is 'many': the training problems of an epoch are needed, or None", 2),
         ("unplan", "hooks.before_log_probs", "changed the plan: a hook may change columns", 1),
+        ("nothing", "hooks.before_model", "it is called as (config, rank)", 2),
         ("nothing", "hooks.before_train_step", "it is called as (batch, step)", 2),
         ("centred", "algorithm.loss_function", "breaks a law of losses", 2),
         ("scalar", "algorithm.loss_function", "breaks a law of losses", 2),
@@ -112,6 +114,9 @@ def centred(log_probs, old_log_probs, advantages, packed, section):
 
 def scalar(log_probs, old_log_probs, advantages, packed, section):
     return -(log_probs * advantages).sum()
+
+def begin(config, rank):
+    assert config.layout.world_size > rank
 
 def halve(batch):
     return replace(batch, advantages=tuple(0.5 * one for one in batch.advantages))

@@ -40,5 +40,6 @@ def _paths(config: RunConfig) -> Iterator[tuple[str, str]]:
     yield from ((f"rollout.rewards.{name}", path) for name, path in config.rollout.rewards.items())
     yield from ((f"evaluation.sets.{name}.source", one.source) for name, one in config.evaluation.sets.items())
     yield from (("tracking.sinks", path) for path in config.tracking.sinks)
+    yield from (("hooks.before_model", path) for path in config.hooks.before_model)
     yield from (("hooks.before_log_probs", path) for path in config.hooks.before_log_probs)
     yield from (("hooks.before_train_step", path) for path in config.hooks.before_train_step)

@@ -10,13 +10,15 @@ from vime_train.config._section import Count, Fraction, Positive, Section
 
 
 class HooksSection(Section):
-    """Functions that every trainer rank calls with its batch, in order; import paths.
+    """Functions that every trainer rank calls, in order; import paths.
 
-    They may return a batch with other columns (advantages, masks), or None to leave it as it is. `before_log_probs`
-    sees the batch before any pass over it, `before_train_step` before every optimizer step, with the step's number in
-    the batch. A hook must do the same on every rank that shares samples.
+    `before_model` is called once, with the run and the rank, when the process groups stand and before the model is
+    built. The others are called with the rank's batch, and may return one with other columns (advantages, masks), or
+    None to leave it as it is: `before_log_probs` before any pass over the batch, `before_train_step` before every
+    optimizer step, with the step's number in the batch. They must do the same on every rank that shares samples.
     """
 
+    before_model: tuple[str, ...] = ()
     before_log_probs: tuple[str, ...] = ()
     before_train_step: tuple[str, ...] = ()
 

@@ -33,7 +33,7 @@ from vime_train.megatron._report import reduce_logs
 from vime_train.megatron._scoring import compare_log_probs, score_batch
 from vime_train.megatron._skipped import SkippedStep, describe_skipped
 from vime_train.megatron._update import Trained, update
-from vime_train.plugins import run_hooks
+from vime_train.plugins import run_hooks, run_start_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +65,7 @@ class Trainer:
 
         Raises:
             ValueError: the world is not the layout's size, or the model cannot be cut or computed.
+            PluginCallError: a hook of the user's failed.
         """
         self.skipped: list[SkippedStep] = []
         self._config = config
@@ -82,6 +83,7 @@ class Trainer:
                 timeout_seconds=config.cluster.train_timeout_seconds,
             )
             try:
+                run_start_hooks(config.hooks.before_model, config, rank=rank)
                 self._build()
             except BaseException:
                 stop_groups()

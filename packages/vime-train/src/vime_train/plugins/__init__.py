@@ -2,7 +2,7 @@
 
 from vime_train.plugins._calling import PluginCallError, calling
 from vime_train.plugins._contracts import CONTRACTS, Contract, check_signature, contract_of, load
-from vime_train.plugins._hooks import run_hooks
+from vime_train.plugins._hooks import run_hooks, run_start_hooks
 from vime_train.plugins._import_path import PluginError, resolve
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "load",
     "resolve",
     "run_hooks",
+    "run_start_hooks",
 ]

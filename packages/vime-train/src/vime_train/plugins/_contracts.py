@@ -48,6 +48,7 @@ CONTRACTS: Mapping[str, Contract] = {
             positional=("log_probs", "old_log_probs", "advantages", "packed", "section"),
             returns="Tensor",
         ),
+        Contract(key="hooks.before_model", positional=("config", "rank"), returns="None"),
         Contract(key="hooks.before_log_probs", positional=("batch",), returns="RankBatch | None"),
         Contract(key="hooks.before_train_step", positional=("batch", "step"), returns="RankBatch | None"),
         Contract(key="tracking.sinks", positional=("run_dir",), returns="Sink"),

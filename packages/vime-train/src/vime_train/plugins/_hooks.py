@@ -1,4 +1,4 @@
-"""Hooks of the trainers: a user's functions that see a rank's batch, and may change its columns.
+"""Hooks of the trainers: a user's functions that run when a rank starts, or see its batch and may change its columns.
 
 Always true: the plan a hook returns is the plan it was given; a hook that changes it, or returns something else than a
 batch or None, is an error on the rank that ran it.
@@ -13,7 +13,19 @@ from vime_train.plugins._calling import PluginCallError, calling
 from vime_train.plugins._contracts import CONTRACTS, load
 
 if TYPE_CHECKING:
+    from vime_train.config import RunConfig
     from vime_train.rollout import RankBatch
+
+
+def run_start_hooks(paths: Sequence[str], config: RunConfig, *, rank: int) -> None:
+    """Call the functions of `hooks.before_model` in order.
+
+    Raises:
+        PluginCallError: if a function raises.
+    """
+    for path in paths:
+        with calling(f"hooks.before_model = {path!r}", lambda: f"rank {rank}"):
+            load(path, CONTRACTS["hooks.before_model"])(config, rank)
 
 
 def run_hooks(paths: Sequence[str], key: str, batch: RankBatch, *, step: int | None = None) -> RankBatch:

@@ -17,7 +17,7 @@ from vime_train.data.arithmetic import ArithmeticSums
 from vime_train.engine import Completion, GenerationRequest
 from vime_train.plugins._calling import calling
 from vime_train.plugins._contracts import CONTRACTS, extension_point
-from vime_train.plugins._hooks import run_hooks
+from vime_train.plugins._hooks import run_hooks, run_start_hooks
 from vime_train.plugins._import_path import PluginError
 from vime_train.report import open_sinks
 from vime_train.rollout import Answer, Collector, assemble, batch_advantages, load_reward
@@ -60,6 +60,7 @@ def exercise(path: str, key: str, config: RunConfig | None = None) -> list[str]:
         "rollout.group_reward": _reward,
         "algorithm.advantage_function": _advantages,
         "algorithm.loss_function": _loss,
+        "hooks.before_model": _start_hook,
         "hooks.before_log_probs": _hook,
         "hooks.before_train_step": _hook,
         "tracking.sinks": _sink,
@@ -70,7 +71,7 @@ def exercise(path: str, key: str, config: RunConfig | None = None) -> list[str]:
         raise PluginError(f"there is no extension point {key!r}: one of {', '.join(sorted(exercises))} is needed.")
     config = config or RunConfig()
     section, _, field = point.partition(".")
-    value = (path,) if point in ("tracking.sinks", "hooks.before_log_probs", "hooks.before_train_step") else path
+    value = (path,) if section in ("tracking", "hooks") else path
     changed = getattr(config, section).model_copy(update={field: value})
     checked = exercises[point](key, config.model_copy(update={section: changed}))
     contract = [f"{key}: {path} can be called as {CONTRACTS[point].call}"] if point in CONTRACTS else []
@@ -187,6 +188,12 @@ def _loss(key: str, config: RunConfig) -> list[str]:
                 f"{result.failure.text}\n{result.failure.case}"
             )
     return [f"{key}: value and gradient are the same for every split over micro-batches, DP and CP"]
+
+
+def _start_hook(key: str, config: RunConfig) -> list[str]:
+    for rank in range(config.layout.world_size):
+        run_start_hooks(config.hooks.before_model, config, rank=rank)
+    return [f"{key}: was called for {config.layout.world_size} ranks"]
 
 
 def _hook(key: str, config: RunConfig) -> list[str]:
