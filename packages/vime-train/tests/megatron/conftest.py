@@ -170,18 +170,21 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A Hugging Face directory with a random model of four layers; one per set of arguments."""
     made: dict[tuple[object, ...], Path] = {}
 
-    def make(family: str = "qwen3", *, tied: bool = False, llama3_rope: bool = False) -> Path:
-        key = (family, tied, llama3_rope)
+    def make(family: str = "qwen3", *, tied: bool = False, llama3_rope: bool = False, **experts: object) -> Path:
+        key = (family, tied, llama3_rope, *map(str, experts.items()))
         if key not in made:
             made[key] = tmp_path_factory.mktemp(f"{family}-model") / "model"
-            _save_model(made[key], family, tied=tied, llama3_rope=llama3_rope)
+            _save_model(made[key], family, tied=tied, llama3_rope=llama3_rope, **experts)
         return made[key]
 
     return make
 
 
-def _save_model(directory: Path, family: str, *, tied: bool, llama3_rope: bool) -> None:
-    from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "norm_topk_prob": True}
+
+
+def _save_model(directory: Path, family: str, *, tied: bool, llama3_rope: bool, **experts: object) -> None:
+    import transformers
 
     sizes = {
         "vocab_size": 48,
@@ -204,7 +207,11 @@ def _save_model(directory: Path, family: str, *, tied: bool, llama3_rope: bool) 
             "original_max_position_embeddings": 64,
         }
     torch.manual_seed(0)
-    model = Qwen3ForCausalLM(Qwen3Config(**sizes)) if family == "qwen3" else LlamaForCausalLM(LlamaConfig(**sizes))
+    name = {"qwen3": "Qwen3", "qwen3_moe": "Qwen3Moe", "llama": "Llama"}[family]
+    if family == "qwen3_moe":
+        sizes |= EXPERTS | experts
+    kind, settings = getattr(transformers, f"{name}ForCausalLM"), getattr(transformers, f"{name}Config")
+    model = kind(settings(**sizes))
     for parameter in model.parameters():
         if parameter.ndim == 1:  # norms start at 1, where a wrong mapping of them would not show
             torch.nn.init.uniform_(parameter, 0.5, 1.5)

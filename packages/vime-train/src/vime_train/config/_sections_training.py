@@ -56,6 +56,9 @@ class TrainSection(Section):
     `epochs`, instead of `iterations`, is the length in passes over the training problems, where these have an end.
 
     A step whose gradients are not finite is skipped; `max_skipped_steps` of them in a row end the run.
+
+    `router_aux_loss_coefficient` weighs the loss that keeps the experts of a model evenly used: the mean over
+    micro-batches of that of each (arXiv:2101.03961, equation 4), so the plan has a small say in it. 0: none.
     """
 
     iterations: Positive = 40
@@ -63,3 +66,4 @@ class TrainSection(Section):
     global_batch_size: Positive = 128
     max_skipped_steps: Positive = 8
     calculate_per_token_loss: bool = False
+    router_aux_loss_coefficient: Annotated[float, Field(ge=0)] = 0.0

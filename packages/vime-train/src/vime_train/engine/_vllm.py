@@ -1,4 +1,4 @@
-"""vLLM as a rollout engine. The only module that imports vLLM.
+"""vLLM as a rollout engine. The only module, with `_vllm_worker`, that imports vLLM.
 
 Always true:
 
@@ -20,6 +20,7 @@ import torch
 from vime_train.engine._protocol import Completion, FinishReason, GenerationRequest, ScoredSequence
 from vime_train.engine._sampling import EngineError, check_requests, spread_seed
 
+from vime_train.engine._vllm_worker import EXTENSION
 if TYPE_CHECKING:
     from pydantic import JsonValue
     from vllm import LLM, CompletionOutput
@@ -95,6 +96,8 @@ class VllmEngine:
         """Take the weights of a Hugging Face directory in place, and call them `version`."""
         refuse_tied_head(directory)
         self._llm.collective_rpc("reload_weights", kwargs={"weights_path": directory})
+        if not torch.cuda.is_available():
+            self._llm.collective_rpc("forget_packed_experts")
         self._version = version
 
     def close(self) -> None:
@@ -162,6 +165,7 @@ def _start(
         "use_tqdm_on_load": False,
         "seed": seed,
     }
+        "worker_extension_cls": EXTENSION,
     return LLM(model=model_path, **{**settings, **native})
 
 

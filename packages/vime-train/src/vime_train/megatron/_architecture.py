@@ -11,13 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from vime_train.megatron._experts import Experts, check_expert_layout, read_experts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vime_train.config import LayoutSection
 
 Family = Literal["qwen3", "llama"]
-_FAMILIES: dict[str, Family] = {"Qwen3ForCausalLM": "qwen3", "LlamaForCausalLM": "llama"}
+_FAMILIES: dict[str, Family] = {
+    "Qwen3ForCausalLM": "qwen3",
+    "Qwen3MoeForCausalLM": "qwen3",
+    "LlamaForCausalLM": "llama",
+}
+_WITH_EXPERTS = ("Qwen3MoeForCausalLM",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +39,10 @@ class Llama3Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """Sizes and constants of one dense decoder with grouped-query attention, RMSNorm, SwiGLU and RoPE."""
+    """Sizes and constants of one decoder with grouped-query attention, RMSNorm, SwiGLU and RoPE.
+
+    `ffn_hidden_size` is that of its dense layers, if it has any; `experts` is None where all of them are.
+    """
 
     family: Family
     num_layers: int
@@ -47,6 +57,7 @@ class Architecture:
     rope_theta: float
     rope_scaling: Llama3Scaling | None
     tied_head: bool
+    experts: Experts | None = None
     value_head: bool = False
     """Whether the last layer gives one number per token, as a critic's does, instead of logits."""
 
@@ -92,6 +103,7 @@ def read_architecture(directory: str) -> Architecture:
         rope_theta=theta,
         rope_scaling=scaling,
         tied_head=config.get("tie_word_embeddings", False),
+        experts=read_experts(path, config) if names[0] in _WITH_EXPERTS else None,
     )
 
 
@@ -101,11 +113,13 @@ def check_layout(architecture: Architecture, layout: LayoutSection) -> None:
     Raises:
         ValueError: the number that does not divide, and the values that would.
     """
-    for name, size in (
+    cut = [
         ("key and value heads", architecture.num_query_groups),
         ("vocabulary entries", architecture.vocab_size),
-        ("FFN columns", architecture.ffn_hidden_size),
-    ):
+    ]
+    if architecture.experts is None or not architecture.experts.everywhere:
+        cut.append(("FFN columns", architecture.ffn_hidden_size))
+    for name, size in cut:
         if size % layout.tp:
             fits = [tp for tp in range(1, layout.tp) if size % tp == 0]
             raise ValueError(
@@ -119,6 +133,7 @@ def check_layout(architecture: Architecture, layout: LayoutSection) -> None:
         )
     if layout.vpp > 1 and layout.pp == 1:
         raise ValueError(f"layout: vpp={layout.vpp} interleaves pipeline stages but pp=1: set layout.pp to 2 or more")
+    check_expert_layout(architecture.experts, layout)
 
 
 def _refuse_unknown_settings(path: Path, config: Mapping[str, Any]) -> None:

@@ -2,7 +2,8 @@
 
 Megatron-core asks for CUDA in three ways that have a plain meaning on a CPU: factories with `device="cuda"`, `.cuda()`
 and `.to("cuda")`, and checks that a tensor's type is `torch.cuda.FloatTensor`. Inside the scope the first two answer
-with a CPU tensor, and `tensor.type()` answers with the CUDA name of the same type. Nothing outside the scope is
+with a CPU tensor, and `tensor.type()` answers with the CUDA name of the same type. Streams and events, which layers of
+experts use, do nothing: what is computed on a CPU is there when its function returns. Nothing outside the scope is
 changed.
 """
 
@@ -26,13 +27,15 @@ def device_scope() -> Iterator[None]:
         if torch.cuda.is_available():
             yield
             return
-        real = torch.cuda.current_device, torch.cuda.synchronize
-        torch.cuda.current_device, torch.cuda.synchronize = _current_device, _synchronize  # type: ignore[assignment]
+        real = {name: getattr(torch.cuda, name) for name in _ON_CPU}
+        for name, function in _ON_CPU.items():
+            setattr(torch.cuda, name, function)
         try:
             with _CudaOnCpu():
                 yield
         finally:
-            torch.cuda.current_device, torch.cuda.synchronize = real
+            for name, function in real.items():
+                setattr(torch.cuda, name, function)
 
 
 @contextlib.contextmanager
@@ -76,6 +79,31 @@ def _current_device() -> torch.device:
 
 def _synchronize(device: object = None) -> None:
     """Wait for nothing: a CPU tensor is ready when its function returns."""
+
+
+class _Stream:
+    """A stream, and the event that it records, of work that is done at once."""
+
+    def wait_stream(self, stream: _Stream) -> None:
+        """Wait for nothing."""
+
+    def record_event(self) -> _Stream:
+        """There is nothing to wait for later either."""
+        return self
+
+    def synchronize(self) -> None:
+        """Wait for nothing."""
+
+
+_STREAM = _Stream()
+_ON_CPU: Mapping[str, Callable[..., Any]] = {
+    "current_device": _current_device,
+    "synchronize": _synchronize,
+    "Stream": lambda: _STREAM,
+    "current_stream": lambda device=None: _STREAM,
+    "stream": contextlib.nullcontext,
+}
+"""What stands in for functions of `torch.cuda` inside the scope."""
 
 
 def _is_cuda(device: object) -> bool:

@@ -1,7 +1,8 @@
 """Where this process stands in the layout, and the process groups around it.
 
 Always true: DP, CP, TP and PP coordinates of the ranks enumerate the layout, TP fastest, then CP, DP and PP, as
-Megatron-core orders them; the PP group's last rank is the only stage that computes a loss.
+Megatron-core orders them; the PP group's last rank is the only stage that computes a loss. Expert groups are runs of
+`ep` ranks of one stage; the first of them holds the replica that an export reads.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ class Groups:
     cp_rank: int
     dp_rank: int
     pp_rank: int
+    ep_rank: int
     tp: dist.ProcessGroup
     cp: dist.ProcessGroup
     dp: dist.ProcessGroup
     pp: dist.ProcessGroup
     dp_cp: dist.ProcessGroup
+    ep: dist.ProcessGroup
 
     @property
     def is_last_stage(self) -> bool:
@@ -45,6 +48,13 @@ class Groups:
         """Whether this rank's weights are the ones that an export reads: those of DP rank 0, CP rank 0."""
         return self.dp_rank == 0 and self.cp_rank == 0
 
+    @property
+    def is_expert_replica(self) -> bool:
+        """Whether this rank's experts are the ones that an export reads."""
+        layout = self.layout
+        place = self.tp_rank + layout.tp * (self.cp_rank + layout.cp * self.dp_rank)
+        return place < layout.ep
+
 
 def start_groups(
     layout: LayoutSection, *, rank: int, world_size: int, init_method: str, timeout_seconds: float
@@ -52,7 +62,7 @@ def start_groups(
     """Join the job: NCCL where torch sees a GPU, gloo elsewhere.
 
     Raises:
-        ValueError: the world is not the layout's size, or the rank is not in it.
+        ValueError: the world is not the layout's size, the rank is not in it, or `ep` does not divide a stage.
     """
     if world_size != layout.world_size:
         raise ValueError(
@@ -63,6 +73,12 @@ def start_groups(
         raise ValueError(
             f"start_groups: rank is {rank} but a world of {world_size} has ranks 0 to {world_size - 1}: give each "
             "process its own"
+        )
+    stage = layout.dp * layout.cp * layout.tp
+    if stage % layout.ep:
+        raise ValueError(
+            f"start_groups: layout.ep is {layout.ep} but a stage has dp * cp * tp = {stage} ranks: choose a divisor of "
+            f"{stage}"
         )
     device = _device(rank)
     dist.init_process_group(
@@ -77,6 +93,8 @@ def start_groups(
         pipeline_model_parallel_size=layout.pp,
         virtual_pipeline_model_parallel_size=layout.vpp if layout.vpp > 1 else None,
         context_parallel_size=layout.cp,
+        expert_model_parallel_size=layout.ep,
+        expert_tensor_parallel_size=1,
         create_gloo_process_groups=False,
     )
     return Groups(
@@ -87,11 +105,13 @@ def start_groups(
         cp_rank=parallel_state.get_context_parallel_rank(),
         dp_rank=parallel_state.get_data_parallel_rank(),
         pp_rank=parallel_state.get_pipeline_model_parallel_rank(),
+        ep_rank=parallel_state.get_expert_model_parallel_rank(),
         tp=parallel_state.get_tensor_model_parallel_group(),
         cp=parallel_state.get_context_parallel_group(),
         dp=parallel_state.get_data_parallel_group(),
         pp=parallel_state.get_pipeline_model_parallel_group(),
         dp_cp=parallel_state.get_data_parallel_group(with_context_parallel=True),
+        ep=parallel_state.get_expert_model_parallel_group(),
     )
 
 

@@ -1,8 +1,9 @@
-"""How Megatron's parameters are made of Hugging Face's, for Qwen3 and Llama.
+"""How Megatron's parameters are made of Hugging Face's, for Qwen3, Qwen3-MoE and Llama.
 
 Each parameter is described by one *logical* tensor: the Hugging Face tensors joined so that cutting one axis into `tp`
 equal pieces, and flattening each piece, gives the tensor-parallel shards. QKV interleaves per group of query heads,
 `[groups, (heads per group + 2) * head_dim, hidden]`; gate and up are stacked, `[2, ffn, hidden]`, and cut along `ffn`.
+Routers and experts are not cut: each expert is whole on the ranks that hold it.
 
 Always true: `split(join(tensors)) == tensors`, bit for bit, and `unshard` of all shards is the logical tensor.
 """
@@ -30,9 +31,12 @@ _LAYER_PARTS: dict[str, tuple[tuple[str, ...], Kind, int | None]] = {
     "self_attention.k_layernorm.weight": (("self_attn.k_norm",), "plain", None),
     "self_attention.linear_proj.weight": (("self_attn.o_proj",), "plain", 1),
     "pre_mlp_layernorm.weight": (("post_attention_layernorm",), "plain", None),
+}
+_DENSE_PARTS: dict[str, tuple[tuple[str, ...], Kind, int | None]] = {
     "mlp.linear_fc1.weight": (("mlp.gate_proj", "mlp.up_proj"), "gate_up", 1),
     "mlp.linear_fc2.weight": (("mlp.down_proj",), "plain", 1),
 }
+_EXPERT = "mlp.experts.local_experts."
 # Transformer Engine's layers keep a norm inside the linear layer that follows it.
 _FUSED_NAMES = {
     "self_attention.linear_qkv.layer_norm_weight": "input_layernorm.weight",
@@ -91,11 +95,12 @@ def weight_rules(architecture: Architecture) -> dict[str, WeightRule]:
     vocabulary = (architecture.vocab_size, architecture.hidden_size)
     rules = {"embedding.word_embeddings.weight": _rule(architecture, ("model.embed_tokens",), "plain", 0, vocabulary)}
     for layer in range(architecture.num_layers):
-        for name, (hf_parts, kind, axis) in _LAYER_PARTS.items():
+        shapes = _layer_shapes(architecture)
+        for name, (hf_parts, kind, axis) in _layer_parts(architecture, layer).items():
             if name.endswith(("q_layernorm.weight", "k_layernorm.weight")) and not architecture.qk_layernorm:
                 continue
             hf_names = tuple(f"model.layers.{layer}.{part}" for part in hf_parts)
-            shape = _layer_shapes(architecture)[name]
+            shape = shapes[name]
             rules[f"decoder.layers.{layer}.{name}"] = _rule(architecture, hf_names, kind, axis, shape)
     rules["decoder.final_layernorm.weight"] = _rule(architecture, ("model.norm",), "plain", None, vocabulary[1:])
     if architecture.value_head:
@@ -106,12 +111,27 @@ def weight_rules(architecture: Architecture) -> dict[str, WeightRule]:
     return rules
 
 
-def global_name(name: str, *, first_layer: int) -> str:
-    """The name of a chunk's parameter with the whole model's layer number, without Transformer Engine's fusing."""
+def global_name(name: str, *, first_layer: int, first_expert: int = 0) -> str:
+    """The name of a chunk's parameter with the whole model's numbers, without Transformer Engine's fusing."""
     if not name.startswith("decoder.layers."):
         return name
     _, _, number, part = name.split(".", 3)
-    return f"decoder.layers.{int(number) + first_layer}.{_FUSED_NAMES.get(part, part)}"
+    part = _FUSED_NAMES.get(part, part)
+    if part.startswith(_EXPERT):
+        expert, _, rest = part.removeprefix(_EXPERT).partition(".")
+        part = f"{_EXPERT}{int(expert) + first_expert}.{rest}"
+    return f"decoder.layers.{int(number) + first_layer}.{part}"
+
+
+def layer_of(name: str) -> int | None:
+    """The number of the layer that a parameter of the whole model belongs to, if it belongs to one."""
+    return int(name.split(".")[2]) if name.startswith("decoder.layers.") else None
+
+
+def expert_of(name: str) -> int | None:
+    """The number of the expert that a parameter belongs to, if it belongs to one."""
+    _, found, rest = name.partition(_EXPERT)
+    return int(rest.partition(".")[0]) if found else None
 
 
 def hf_weight_names(rules: Mapping[str, WeightRule]) -> set[str]:
@@ -132,9 +152,23 @@ def _rule(
     )
 
 
+def _layer_parts(architecture: Architecture, layer: int) -> dict[str, tuple[tuple[str, ...], Kind, int | None]]:
+    """The parameters of a layer by their Megatron name."""
+    experts = architecture.experts
+    if experts is None or not experts.layers[layer]:
+        return _LAYER_PARTS | _DENSE_PARTS
+    parts: dict[str, tuple[tuple[str, ...], Kind, int | None]]
+    parts = {**_LAYER_PARTS, "mlp.router.weight": (("mlp.gate",), "plain", None)}
+    for expert in range(experts.count):
+        for name, (hf_parts, kind, _) in _DENSE_PARTS.items():
+            hf_names = tuple(part.replace("mlp.", f"mlp.experts.{expert}.") for part in hf_parts)
+            parts[name.replace("mlp.", f"{_EXPERT}{expert}.")] = (hf_names, kind, None)
+    return parts
+
+
 def _layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
     hidden, ffn, dim = architecture.hidden_size, architecture.ffn_hidden_size, architecture.head_dim
-    return {
+    shapes: dict[str, tuple[int, ...]] = {
         "input_layernorm.weight": (hidden,),
         "self_attention.linear_qkv.weight": (
             architecture.num_query_groups,
@@ -148,3 +182,10 @@ def _layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
         "mlp.linear_fc1.weight": (2, ffn, hidden),
         "mlp.linear_fc2.weight": (hidden, ffn),
     }
+    experts = architecture.experts
+    if experts is not None:
+        shapes["mlp.router.weight"] = (experts.count, hidden)
+        for expert in range(experts.count):
+            shapes[f"{_EXPERT}{expert}.linear_fc1.weight"] = (2, experts.ffn_hidden_size, hidden)
+            shapes[f"{_EXPERT}{expert}.linear_fc2.weight"] = (hidden, experts.ffn_hidden_size)
+    return shapes

@@ -1,4 +1,4 @@
-"""Weights between a Hugging Face directory and this rank's model chunks, under any TP, PP and VPP.
+"""Weights between a Hugging Face directory and this rank's model chunks, under any TP, PP, VPP and EP.
 
 Always true: `export_weights` after `load_weights` writes the tensors that were read, bit for bit (in the model's
 dtype), in every layout; a directory appears whole under its name or not at all.
@@ -14,7 +14,14 @@ import torch.distributed as dist
 
 from vime_train.megatron._exchange import gather_json
 from vime_train.megatron._hf_directory import files_by_tensor, read_tensor, write_directory
-from vime_train.megatron._hf_mapping import WeightRule, global_name, hf_weight_names, weight_rules
+from vime_train.megatron._hf_mapping import (
+    WeightRule,
+    expert_of,
+    global_name,
+    hf_weight_names,
+    layer_of,
+    weight_rules,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +36,9 @@ if TYPE_CHECKING:
 def local_parameters(chunks: ModelChunks) -> dict[str, torch.nn.Parameter]:
     """This rank's parameters by their name in the whole model."""
     return {
-        global_name(name, first_layer=chunk.decoder.layers[0].layer_number - 1): parameter
+        global_name(
+            name, first_layer=chunk.decoder.layers[0].layer_number - 1, first_expert=chunks.first_expert
+        ): parameter
         for chunk in chunks.bare
         for name, parameter in chunk.named_parameters()
     }
@@ -91,7 +100,7 @@ def export_weights(
 @torch.no_grad()
 def _gather(architecture: Architecture, chunks: ModelChunks, groups: Groups) -> Iterator[tuple[str, Tensor]]:
     """Hugging Face tensors one after the other, on global rank 0; other ranks take part and yield nothing of use."""
-    if not groups.is_export_replica:
+    if not (groups.is_export_replica or groups.is_expert_replica):
         return
     rules = weight_rules(architecture)
     parameters = local_parameters(chunks)
@@ -101,7 +110,13 @@ def _gather(architecture: Architecture, chunks: ModelChunks, groups: Groups) -> 
     for (name, rule), owner in zip(rules.items(), owners, strict=True):
         logical = None
         if groups.pp_rank == owner:
-            logical = _unshard(rule, parameters[name].detach(), groups)
+            expert = expert_of(name)
+            if expert is not None:
+                logical = _expert(name, rule, parameters, expert // chunks.experts_per_rank, groups)
+            elif groups.is_export_replica:
+                logical = _unshard(rule, parameters[name].detach(), groups)
+        if not groups.is_export_replica:
+            continue
         if groups.tp_rank == 0 and owner != 0:
             logical = _send_to_first_stage(logical, rule, parameters, owner, groups)
         if groups.rank == 0 and logical is not None:
@@ -111,7 +126,8 @@ def _gather(architecture: Architecture, chunks: ModelChunks, groups: Groups) -> 
 def _owning_stages(names: list[str], parameters: Mapping[str, Tensor], groups: Groups) -> list[int]:
     """The pipeline stage that holds each parameter; the first one where several do (tied embeddings)."""
     absent = groups.layout.pp
-    stages = [groups.pp_rank if name in parameters else absent for name in names]
+    layers = {layer_of(name) for name in parameters} - {None}  # of an expert, another rank of the stage may hold it
+    stages = [groups.pp_rank if name in parameters or layer_of(name) in layers else absent for name in names]
     table = torch.tensor(stages, device=groups.device)
     dist.all_reduce(table, op=dist.ReduceOp.MIN, group=groups.pp)
     return [int(stage) for stage in table.tolist()]
@@ -125,14 +141,33 @@ def _unshard(rule: WeightRule, parameter: Tensor, groups: Groups) -> Tensor:
     return rule.unshard(shards)
 
 
+def _expert(name: str, rule: WeightRule, parameters: Mapping[str, Tensor], owner: int, groups: Groups) -> Tensor | None:
+    """An expert's tensor on the first rank of the first expert group, from the rank `owner` of it."""
+    if not groups.is_expert_replica:
+        return None
+    if groups.ep_rank == owner:
+        logical = rule.unshard([parameters[name].detach()])
+        if owner == 0:
+            return logical
+        dist.send(logical.contiguous(), group=groups.ep, group_dst=0)
+    elif groups.ep_rank == 0:
+        logical = torch.empty(rule.shape, dtype=_dtype(parameters), device=groups.device)
+        dist.recv(logical, group=groups.ep, group_src=owner)
+        return logical
+    return None
+
+
+def _dtype(parameters: Mapping[str, Tensor]) -> torch.dtype:
+    return next(iter(parameters.values())).dtype
+
+
 def _send_to_first_stage(
     logical: Tensor | None, rule: WeightRule, parameters: Mapping[str, Tensor], owner: int, groups: Groups
 ) -> Tensor | None:
     if groups.pp_rank == owner and logical is not None:
         dist.send(logical.contiguous(), group=groups.pp, group_dst=0)
     elif groups.pp_rank == 0:
-        dtype = next(iter(parameters.values())).dtype
-        logical = torch.empty(rule.shape, dtype=dtype, device=groups.device)
+        logical = torch.empty(rule.shape, dtype=_dtype(parameters), device=groups.device)
         dist.recv(logical, group=groups.pp, group_src=owner)
     return logical
 

@@ -15,16 +15,13 @@ import torch
 from megatron.core import tensor_parallel
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 from megatron.core.models.gpt import GPTModel
-from megatron.core.models.gpt.gpt_layer_specs import (
-    get_gpt_layer_local_spec,
-    get_gpt_layer_with_transformer_engine_spec,
-)
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import Float16Module
 
 from vime_train.config import data_parallel_fields, transformer_fields
 from vime_train.megatron._architecture import Llama3Scaling
-from vime_train.megatron._attention import PackedAttention
+from vime_train.megatron._expert_layer import adopt_expert_layers
+from vime_train.megatron._layer_specs import layer_specs
 from vime_train.megatron._value_head import ValueHead
 
 if TYPE_CHECKING:
@@ -47,7 +44,8 @@ class ModelChunks:
 
     `wrapped` chunks train (they reduce gradients); `bare` ones are the same chunks without wrappers, for weights.
     `uses_transformer_engine` says which layers they are made of; every rank's share of a micro-batch must be padded to
-    `pad_multiple` (the TP size under sequence parallelism).
+    `pad_multiple` (the TP size where TP ranks share tokens: under sequence parallelism, and in layers of experts).
+    In layers of experts this rank has `experts_per_rank` of them, from `first_expert` on.
     """
 
     wrapped: list[DistributedDataParallel] | list[torch.nn.Module]
@@ -55,6 +53,8 @@ class ModelChunks:
     dtype: torch.dtype
     uses_transformer_engine: bool
     pad_multiple: int
+    first_expert: int = 0
+    experts_per_rank: int = 0
 
 
 def build_model(architecture: Architecture, groups: Groups, config: RunConfig, *, trained: bool = True) -> ModelChunks:
@@ -76,13 +76,16 @@ def build_model(architecture: Architecture, groups: Groups, config: RunConfig, *
         _chunk(architecture, groups, transformer, stage, transformer_engine=transformer_engine).to(groups.device)
         for stage in range(groups.layout.vpp)
     ]
+    experts_per_rank = architecture.experts.count // groups.layout.ep if architecture.experts is not None else 0
     typed = [Float16Module(transformer, chunk) for chunk in bare] if transformer.bf16 else bare
     return ModelChunks(
         wrapped=_reducing(typed, transformer, config) if trained else [chunk.requires_grad_(False) for chunk in typed],
         bare=bare,
         dtype=transformer.params_dtype,
         uses_transformer_engine=transformer_engine,
-        pad_multiple=groups.layout.tp if transformer.sequence_parallel else 1,
+        pad_multiple=groups.layout.tp if transformer.sequence_parallel or architecture.experts is not None else 1,
+        first_expert=groups.ep_rank * experts_per_rank,
+        experts_per_rank=experts_per_rank,
     )
 
 
@@ -113,6 +116,7 @@ def _transformer_config(architecture: Architecture, groups: Groups, config: RunC
     ours = {
         **_model_fields(architecture),
         **_layout_fields(groups, config),
+        **_expert_fields(architecture, groups, config),
         "params_dtype": dtype,
         "pipeline_dtype": dtype,
         "finalize_model_grads_func": finalize_model_grads,
@@ -167,6 +171,25 @@ def _layout_fields(groups: Groups, config: RunConfig) -> dict[str, Any]:
     }
 
 
+def _expert_fields(architecture: Architecture, groups: Groups, config: RunConfig) -> dict[str, Any]:
+    """Experts as transformers computes them: the router in fp32, no token dropped, each expert whole on its rank."""
+    experts = architecture.experts
+    if experts is None:
+        return {}
+    return {
+        "num_moe_experts": experts.count,
+        "moe_ffn_hidden_size": experts.ffn_hidden_size,
+        "moe_layer_freq": [int(has_experts) for has_experts in experts.layers],
+        "moe_router_topk": experts.per_token,
+        "moe_router_pre_softmax": not experts.normalised,
+        "moe_router_dtype": "fp32",
+        "moe_router_load_balancing_type": "aux_loss",
+        "moe_aux_loss_coeff": config.train.router_aux_loss_coefficient,
+        "expert_model_parallel_size": groups.layout.ep,
+        "expert_tensor_parallel_size": 1,
+    }
+
+
 def _leave(weight: torch.Tensor) -> torch.Tensor:
     """Initialise nothing: every weight is loaded."""
     return weight
@@ -179,7 +202,7 @@ def _chunk(
     scaling = architecture.rope_scaling
     chunk = GPTModel(
         config,
-        _layer_spec(architecture, transformer_engine=transformer_engine),
+        layer_specs(architecture, config, stage=stage, transformer_engine=transformer_engine),
         architecture.vocab_size,
         architecture.max_position_embeddings,
         pre_process=groups.pp_rank == 0 and stage == 0,
@@ -192,14 +215,7 @@ def _chunk(
         rope_scaling_factor=scaling.factor if scaling is not None else 1.0,
         vp_stage=stage if layout.vpp > 1 else None,
     )
+    adopt_expert_layers(chunk)
     if architecture.value_head and chunk.post_process:
         chunk.output_layer = ValueHead(architecture.hidden_size, dtype=config.params_dtype)
     return chunk
-
-
-def _layer_spec(architecture: Architecture, *, transformer_engine: bool) -> Any:
-    if transformer_engine:
-        return get_gpt_layer_with_transformer_engine_spec(qk_layernorm=architecture.qk_layernorm)
-    spec = get_gpt_layer_local_spec(qk_layernorm=architecture.qk_layernorm, normalization="RMSNorm")
-    spec.submodules.self_attention.submodules.core_attention = PackedAttention
-    return spec

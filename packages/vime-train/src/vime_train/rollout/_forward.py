@@ -12,7 +12,7 @@ import numpy as np
 
 from vime_schedule import TokenBudget, build_dp_schedule
 from vime_train.rollout._assemble import cut
-from vime_train.rollout._plan import parallel_layout
+from vime_train.rollout._plan import objective, parallel_layout
 
 if TYPE_CHECKING:
     from vime_train.config import RunConfig
@@ -32,7 +32,7 @@ def forward_batches(samples: Sequence[Sample], config: RunConfig) -> tuple[RankB
             pack_align=batching.pack_align,
         ),
         global_batch_size=len(samples),
-        objective=batching.objective,
+        objective=objective(config),
         shortage="fill",
     )
     zeros = [np.zeros(sample.response_length, np.float32) for sample in samples]

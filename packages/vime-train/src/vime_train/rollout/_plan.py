@@ -6,7 +6,7 @@ Always true of `step_sizes(n, steps)`: they sum to `n`, differ by at most one, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from vime_schedule import ParallelLayout, Schedule, TokenBudget, build_dp_schedule
 
@@ -25,6 +25,11 @@ def parallel_layout(section: LayoutSection) -> ParallelLayout:
         vpp=section.vpp,
         microbatch_group_size_per_vp_stage=section.microbatch_group_size_per_vp_stage,
     )
+
+
+def objective(config: RunConfig) -> Literal["step", "lockstep", "balanced", "pipeline"]:
+    """What the plan is to be good at: as configured, or lockstep where ranks meet in every layer of experts."""
+    return config.batching.objective or ("lockstep" if config.layout.ep > 1 else "balanced")
 
 
 def step_sizes(num_rollouts: int, num_steps: int) -> list[int]:
@@ -68,7 +73,7 @@ def plan_lengths(
         ),
         global_batch_size=list(global_batch_sizes),
         rollout_ids=rollout_ids,
-        objective=config.batching.objective,
+        objective=objective(config),
         oversize=config.batching.oversize,
         shortage=config.batching.shortage,
     )

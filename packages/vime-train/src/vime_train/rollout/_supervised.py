@@ -13,7 +13,7 @@ import numpy as np
 
 from vime_schedule import TokenBudget, build_dp_schedule
 from vime_train.rollout._batch import RankBatch
-from vime_train.rollout._plan import parallel_layout
+from vime_train.rollout._plan import objective, parallel_layout
 
 if TYPE_CHECKING:
     from vime_train.config import RunConfig
@@ -32,7 +32,7 @@ def supervised_batches(source: DataSource, config: RunConfig, *, step: int) -> t
         layout=parallel_layout(config.layout),
         batching=TokenBudget(max_tokens_per_gpu=config.batching.max_tokens_per_gpu),
         global_batch_size=count,
-        objective=config.batching.objective,
+        objective=objective(config),
         oversize="alone",
         shortage=config.batching.shortage,
     )
