@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vime_train._job import Job
-from vime_train.config import ConfigError, RunConfig, load_config, with_iterations
-from vime_train.data import DataError
+from vime_train.cli import main
+from vime_train.config import ConfigError, ModelSection, RunConfig, load_config, with_iterations
+from vime_train.data import DataError, make_model
 from vime_train.data.arithmetic import ArithmeticSums
 from vime_train.report import PlainProgress
 from vime_train.rollout import Problem
@@ -111,3 +112,24 @@ def test_a_source_that_fails_is_named_before_anything_is_written(
     with pytest.raises(DataError, match=message):
         Job.new(config, PlainProgress())
     assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_counts_the_epochs_in_iterations(here: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "arithmetic.toml", *overrides(f"data.source={here}:TenSums", "train.epochs=7")]) == 2
+    assert "train.iterations = 20 and train.epochs = 7 are both the length of the run" in capsys.readouterr().err
+    assert main(["plan", *overrides(f"data.source={here}:TenSums", "train.epochs=7")]) == 0
+    assert "run: 3 iterations after 0 supervised steps" in capsys.readouterr().out  # 70 problems, 32 a time
+    assert main(["plan", *overrides("train.epochs=7")]) == 2
+    assert "makes problems without end" in capsys.readouterr().err
+
+
+def test_a_plan_for_a_model_of_its_own_tells_the_epochs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its tokenizer, and so its data, is loaded by the run."""
+    make_model(str(tmp_path), ModelSection(), ArithmeticSums().tokenizer, seed=0)
+    given = overrides(f"model.path={tmp_path}", "data.source=vime_train.data.files:FileProblems", "train.epochs=7")
+    assert main(["plan", *given]) == 0
+    assert "run: 7 epochs of the data source after 0 supervised steps" in capsys.readouterr().out
+
+
+def overrides(*settings: str) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]

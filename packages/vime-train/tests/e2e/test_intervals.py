@@ -57,12 +57,11 @@ def test_the_reference_is_the_policy_of_the_last_interval(run: Path) -> None:
     assert third == pytest.approx(0, abs=1e-7)
 
 
-@pytest.mark.parametrize("last", [1, 3])
-def test_a_resumed_run_ends_in_the_same_numbers(run: Path, tmp_path: Path, command: Run, last: int) -> None:
-    """Resumed in the warm-up, and between two intervals, where the reference is an older policy."""
+def test_a_resumed_run_ends_in_the_same_numbers(run: Path, tmp_path: Path, command: Run) -> None:
+    """Resumed between two intervals, where the reference is an older policy, and the critic is older than it."""
     root = tmp_path / "run"
     shutil.copytree(run, root)
-    for iteration in range(last + 1, 6):
+    for iteration in (4, 5):
         shutil.rmtree(root / "checkpoints" / f"iteration-{iteration:06d}")
     done = command(root, "resume", str(root))
     assert done.code == 0, done.errors

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vime_train.config import ConfigError, check_launch, load_config
+from vime_train.config import ConfigError, check_launch, load_config, with_iterations
 from vime_train.data import DataError, load_source
+from vime_train.plugins import calling
 from vime_train.state import RunDirectory, StateError
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 def checked_config(arguments: argparse.Namespace) -> RunConfig:
     """The configuration, after every check that can be made before anything starts."""
-    config = load_config(arguments.config, arguments.overrides)
-    check_launch(config, vocab_size=vocab_size(config))
+    config, vocab_size = with_source(load_config(arguments.config, arguments.overrides))
+    check_launch(config, vocab_size=vocab_size)
     try:
         RunDirectory.check_new(config)
     except StateError as error:
@@ -25,11 +26,17 @@ def checked_config(arguments: argparse.Namespace) -> RunConfig:
     return config
 
 
-def vocab_size(config: RunConfig) -> int | None:
-    """Entries of the tokenizer that a data source brings; a model's own are in its directory."""
+def with_source(config: RunConfig) -> tuple[RunConfig, int | None]:
+    """What a data source that brings its own tokenizer decides: the run's iterations, and the entries of the tokenizer.
+
+    With `model.path` the source needs that model's tokenizer, and transformers with it, so it is not asked here.
+    """
     if config.model.path is not None:
-        return None
+        return config, None
     try:
-        return load_source(config.data).tokenizer.vocab_size
+        source = load_source(config.data)
+        with calling(f"data.source = {config.data.source!r}", error=DataError):
+            num_problems, vocab_size = source.num_problems, source.tokenizer.vocab_size
     except DataError as error:
         raise ConfigError(str(error)) from error
+    return with_iterations(config, num_problems), vocab_size

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vime_train.cli._config import vocab_size
+from vime_train.cli._config import with_source
 from vime_train.cli._predict import predict
 from vime_train.config import ConfigError, Machine, ModelShape, launch_problems, load_config
 from vime_train.rollout import plan_lengths, step_sizes
@@ -28,7 +28,8 @@ def plan(arguments: argparse.Namespace) -> int:
     if arguments.show_config:
         print(config.model_dump_json(indent=2))
         return 0
-    shape = ModelShape.of(config.model, vocab_size=vocab_size(config))
+    config, vocab_size = with_source(config)
+    shape = ModelShape.of(config.model, vocab_size=vocab_size)
     lengths, origin = _lengths(arguments.lengths, config)
     print("\n".join(_arithmetic(config)))
     problems = launch_problems(config, machine=Machine.here(), shape=shape)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from vime_train.config._errors import ConfigError
 
 if TYPE_CHECKING:
     from vime_train.config._run_config import RunConfig
+
+
+def length_problems(config: RunConfig) -> Iterator[str]:
+    """One sentence if the run is given two lengths."""
+    section = config.train
+    if section.epochs is not None and "iterations" in section.model_fields_set:
+        yield (
+            f"train.iterations = {section.iterations} and train.epochs = {section.epochs} are both the length of the "
+            "run: remove one of them."
+        )
 
 
 def with_iterations(config: RunConfig, num_problems: int | None) -> RunConfig:
@@ -32,11 +43,8 @@ def with_iterations(config: RunConfig, num_problems: int | None) -> RunConfig:
     section = config.train
     if section.epochs is None:
         return config
-    if "iterations" in section.model_fields_set:
-        raise ConfigError(
-            f"train.iterations = {section.iterations} and train.epochs = {section.epochs} are both the length of the "
-            "run: remove one of them."
-        )
+    for problem in length_problems(config):
+        raise ConfigError(problem)
     if num_problems is None:
         raise ConfigError(
             f"train.epochs = {section.epochs}: data.source = {config.data.source!r} makes problems without end, so it "

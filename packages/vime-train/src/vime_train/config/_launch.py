@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from vime_train.config._algorithm_checks import algorithm_problems
 from vime_train.config._batch_checks import batch_problems
 from vime_train.config._engine_checks import engine_problems
+from vime_train.config._epochs import length_problems
 from vime_train.config._errors import ConfigError
 from vime_train.config._layout_checks import layout_problems
 from vime_train.config._machine import NEEDED_MODULES, Machine
@@ -36,6 +37,7 @@ def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -
         *(f"the module {name!r} is not installed: {NEEDED_MODULES[name]}." for name in machine.missing_modules),
         *layout_problems(config, shape, machine),
         *batch_problems(config, shape),
+        *length_problems(config),
         *partial_problems(config.rollout),
         *off_policy_problems(config),
         *engine_problems(config, shape),
