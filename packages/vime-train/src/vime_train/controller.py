@@ -66,7 +66,7 @@ def _run(job: Job) -> Path:
         terminated_by_exception(),
         Cluster(job.config, root=job.directory.root, logs=job.directory.logs) as cluster,
     ):
-        job.progress.say(f"starting {config.layout.world_size} trainers and {config.engines_in_all} engines")
+        job.progress.say(f"starting trainers: {config.layout.world_size}, engines: {config.engines_in_all}")
         trainers = cluster.begin_trainers(model_path)
         engines = cluster.begin_engines(model_path, max_model_len=longest)
         teacher = cluster.begin_teacher(max_model_len=longest)

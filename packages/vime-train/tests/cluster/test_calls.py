@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -98,6 +99,18 @@ def test_output_of_child_processes_and_native_code_goes_to_the_log(spawn: Spawn)
     lines = handle.log.read_text().splitlines()
     assert lines[0] == f"process {handle.process_id()}"
     assert {"to-stdout", "to-stderr"} <= set(lines)
+
+
+def test_lines_of_a_log_tell_time_role_and_rank(spawn: Spawn) -> None:
+    handle = spawn("trainer-7")
+    hold(handle, list)
+    wait([call(handle, "append", 1, doing="append")], timeout_seconds=60, setting="x")
+    process, *lines = handle.log.read_text().splitlines()
+    assert process == f"process {handle.process_id()}"
+    assert [re.fullmatch(r"\d\d:\d\d:\d\d trainer-7 INFO (\w+): \d+\.\d\d s", line)[1] for line in lines] == [  # type: ignore[index]
+        "start",
+        "append",
+    ]
 
 
 def _pid_in_log(handle: Handle) -> int:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vime_metrics import Mean, Quantiles
 from vime_train._errors import RunError
 from vime_train.config import TrackingSection
 from vime_train.plugins import PluginCallError, PluginError
 from vime_train.report import MetricsLog, PlainProgress, describe, open_sinks, read_records
+from vime_train.report._live import wrapped
 
 
 def test_a_log_holds_every_figure_of_every_metric(tmp_path: Path) -> None:
@@ -103,20 +106,43 @@ def test_plain_progress_of_a_short_phase_says_every_step(total: int) -> None:
     assert len(stream.getvalue().splitlines()) == total
 
 
-def test_live_progress_shows_the_figures_on_a_terminal() -> None:
+FIGURES = {
+    "train/loss": -2.2e-4,
+    "rollout/reward": 0.289,
+    "eval/accuracy": 0.15,
+    "response/mean_length": 1234.5,
+    "check/max_log_prob_difference": 7.1e-6,
+    "time/step": 3.5,
+}
+
+
+@pytest.mark.parametrize("width", [120, 80, 50, 40])
+def test_live_progress_shows_bars_and_whole_figures_at_any_width(width: int) -> None:
+    """Figures used to push the bar and its counts off a terminal of 80 columns."""
     from rich.console import Console
 
     from vime_train.report import LiveProgress
 
     stream = io.StringIO()
-    progress = LiveProgress(Console(file=stream, force_terminal=True, width=120))
+    progress = LiveProgress(Console(file=stream, force_terminal=True, width=width))
     progress.say("starting [Ray]")
-    progress.advance("iteration", 3, 4, {"rollout/reward": 0.25, "time/step": 3.5})
+    progress.advance("supervised", 1200, 1200, {"supervised/loss": 0.5})
+    progress.advance("iteration", 3, 4, FIGURES)
     progress.close()
-    text = stream.getvalue()
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
     assert "starting [Ray]" in text
-    assert "3/4" in text
-    assert "reward 0.250" in text
+    assert re.search(r"supervised \S+ 1200/1200 \d:\d\d:\d\d", text)
+    assert re.search(r"iteration  \S+ 3/4 +\d:\d\d:\d\d", text)
+    for figure in describe(FIGURES).split("  "):
+        assert figure in text
+    assert max(map(len, re.split(r"[\r\n]+", text))) <= width
+
+
+@given(st.lists(st.text("abc123", min_size=1, max_size=12)), st.integers(14, 60))
+def test_figures_are_wrapped_whole(parts: list[str], width: int) -> None:
+    lines = wrapped(parts, width=width)
+    assert all(len(line) <= width for line in lines)
+    assert [part for line in lines for part in line[2:].split("  ")] == parts
 
 
 def test_small_figures_are_told_with_their_exponent() -> None:

@@ -1,19 +1,23 @@
 """The shell of every actor: it holds one plain object and calls its methods.
 
 Always true: an actor writes all its output, also that of native code and of a crash, to its own log file, whose first
-line tells its process id.
+line tells its process id; every line of ours tells the time, and the role and rank of the actor.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import logging
 import os
 import re
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_log = logging.getLogger("vime_train")
 
 
 class Host:
@@ -29,6 +33,8 @@ class Host:
         os.environ.update(environment)
         self._held: object = None
         print(f"process {os.getpid()}", flush=True)
+        logging.basicConfig(format=f"%(asctime)s {Path(log).stem} %(levelname)s %(message)s", datefmt="%H:%M:%S")
+        _log.setLevel(logging.INFO)
 
     def process_id(self) -> int:
         """The actor's process."""
@@ -36,13 +42,21 @@ class Host:
 
     def start(self, make: Callable[..., object], arguments: Mapping[str, object]) -> None:
         """Make the object."""
-        with _traceback_in_log():
+        with _traceback_in_log(), _timed("start"):
             self._held = make(**arguments)
 
     def call(self, method: str, *arguments: object, **named: object) -> object:
         """Call a method of the object."""
-        with _traceback_in_log():
+        with _traceback_in_log(), _timed(method):
             return getattr(self._held, method)(*arguments, **named)
+
+
+@contextmanager
+def _timed(what: str) -> Iterator[None]:
+    """Log how long it took; what failed has its traceback instead."""
+    began = time.monotonic()
+    yield
+    _log.info("%s: %.2f s", what, time.monotonic() - began)
 
 
 @contextmanager

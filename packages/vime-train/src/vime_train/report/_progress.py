@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Protocol, TextIO
 
 SHOWN = {
+    "supervised/loss": "loss",
+    "supervised/grad_norm": "grad norm",
     "train/loss": "loss",
     "rollout/reward": "reward",
     "eval/accuracy": "accuracy",
@@ -36,16 +38,23 @@ class Progress(Protocol):
         ...
 
 
+def figures(values: Mapping[str, float]) -> list[str]:
+    """The figures that are shown while a run goes on, each with its name.
+
+    >>> figures({"rollout/reward": 0.5, "train/lr": 1.0, "time/step": 2.25})
+    ['reward 0.500', 'seconds 2.250']
+    """
+    shown = [(label, values[name]) for name, label in SHOWN.items() if name in values]
+    return [f"{label} {value:.1e}" if 0 < abs(value) < 1e-3 else f"{label} {value:.3f}" for label, value in shown]
+
+
 def describe(values: Mapping[str, float]) -> str:
     """The figures that a progress line shows.
 
     >>> describe({"rollout/reward": 0.5, "train/grad_norm": 1.0})
     'reward 0.500'
     """
-    shown = [(label, values[name]) for name, label in SHOWN.items() if name in values]
-    return "  ".join(
-        f"{label} {value:.1e}" if 0 < abs(value) < 1e-3 else f"{label} {value:.3f}" for label, value in shown
-    )
+    return "  ".join(figures(values))
 
 
 class PlainProgress:
