@@ -17,6 +17,7 @@ from vime_train.config._batch_checks import batch_problems
 from vime_train.config._engine_checks import engine_problems
 from vime_train.config._epochs import length_problems
 from vime_train.config._errors import ConfigError
+from vime_train.config._expert_checks import expert_problems
 from vime_train.config._layout_checks import layout_problems
 from vime_train.config._machine import NEEDED_MODULES, Machine
 from vime_train.config._native import native_problems
@@ -36,6 +37,7 @@ def launch_problems(config: RunConfig, *, machine: Machine, shape: ModelShape) -
     return [
         *(f"the module {name!r} is not installed: {NEEDED_MODULES[name]}." for name in machine.missing_modules),
         *layout_problems(config, shape, machine),
+        *expert_problems(config, shape),
         *batch_problems(config, shape),
         *length_problems(config),
         *partial_problems(config.rollout),

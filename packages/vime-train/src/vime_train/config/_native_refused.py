@@ -45,7 +45,8 @@ _MEGATRON = (
     ),
     Refusal(
         keys=_split("num_moe_experts moe_* expert_* overlap_moe_* delay_wgrad_compute ep_overlap_*"),
-        reason="models are dense; remove it",
+        reason="experts are those of config.json, spread by layout.ep, and train.router_aux_loss_coefficient is their "
+        "only other loss; remove it",
     ),
     Refusal(keys=_split("mtp_*"), reason="models have no heads for several tokens; remove it"),
     Refusal(
@@ -165,6 +166,11 @@ _VLLM = (
     Refusal(
         keys=_split("override_generation_config"),
         reason="[rollout] and [evaluation] say how answers are sampled, and it would not be read; set it there",
+    ),
+    Refusal(
+        keys=_split("worker_extension_cls"),
+        reason="engines bring one of their own, without which experts would answer with noise after a weight sync on a "
+        "CPU; remove it",
     ),
     Refusal(
         keys=_split("enable_prefix_caching"),

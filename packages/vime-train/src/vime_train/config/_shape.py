@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vime_train.config._errors import ConfigError
 
 if TYPE_CHECKING:
     from vime_train.config._sections_model import ModelSection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertShape:
+    """The layers of experts: how many there are, how many a token goes through, and the width of the model."""
+
+    count: int
+    per_token: int
+    normalised: bool
+    hidden_size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +36,7 @@ class ModelShape:
     vocab_size: int | None
     max_position_embeddings: int
     tied_head: bool
+    experts: ExpertShape | None = None
 
     @classmethod
     def of(cls, model: ModelSection, *, vocab_size: int | None = None) -> ModelShape:
@@ -44,6 +56,14 @@ class ModelShape:
             vocab_size=vocab_size,
             max_position_embeddings=model.max_position_embeddings,
             tied_head=False,
+            experts=None
+            if model.num_experts is None
+            else ExpertShape(
+                count=model.num_experts,
+                per_token=model.num_experts_per_tok,
+                normalised=True,
+                hidden_size=model.hidden_size,
+            ),
         )
 
     @classmethod
@@ -61,6 +81,7 @@ class ModelShape:
                 vocab_size=values["vocab_size"],
                 max_position_embeddings=values["max_position_embeddings"],
                 tied_head=bool(values.get("tie_word_embeddings", False)),
+                experts=_experts(values),
             )
         except FileNotFoundError as error:
             raise ConfigError(
@@ -71,3 +92,15 @@ class ModelShape:
             raise ConfigError(f"model.path = {str(directory)!r}: {path} is not valid JSON: {error}.") from error
         except KeyError as error:
             raise ConfigError(f"model.path = {str(directory)!r}: {path} has no {error.args[0]!r}.") from error
+
+
+def _experts(values: Mapping[str, Any]) -> ExpertShape | None:
+    count = values.get("num_experts") or values.get("num_local_experts")  # transformers 5 writes the second name
+    if not count:
+        return None
+    return ExpertShape(
+        count=count,
+        per_token=values["num_experts_per_tok"],
+        normalised=bool(values.get("norm_topk_prob", False)),
+        hidden_size=values["hidden_size"],
+    )

@@ -1,4 +1,4 @@
-"""Make a small Qwen3 model as a Hugging Face directory: config, weights and tokenizer. No torch.
+"""Make a small Qwen3 model, dense or with experts, as a Hugging Face directory: config, weights, tokenizer. No torch.
 
 Always true: the bytes depend on the sizes and the seed alone; the LM head is untied (vLLM's CPU build serves a stale
 head after a reload when it is tied).
@@ -21,10 +21,9 @@ ROPE_THETA = 10000.0
 
 
 def hf_config(model: ModelSection, tokenizer: Tokenizer) -> dict[str, object]:
-    """The `config.json` of a Qwen3 model of these sizes."""
+    """The `config.json` of a Qwen3 model of these sizes, or of a Qwen3-MoE model."""
     return {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
+        **_kind(model),
         "vocab_size": tokenizer.vocab_size,
         "hidden_size": model.hidden_size,
         "intermediate_size": model.intermediate_size,
@@ -47,6 +46,21 @@ def hf_config(model: ModelSection, tokenizer: Tokenizer) -> dict[str, object]:
     }
 
 
+def _kind(model: ModelSection) -> dict[str, object]:
+    if model.num_experts is None:
+        return {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+    return {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_experts": model.num_experts,
+        "num_experts_per_tok": model.num_experts_per_tok,
+        "moe_intermediate_size": model.moe_intermediate_size,
+        "norm_topk_prob": True,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+    }
+
+
 def weight_shapes(model: ModelSection, vocab_size: int) -> dict[str, tuple[int, ...]]:
     """Name and shape of every weight; a one-dimensional one is a norm."""
     hidden, heads = model.hidden_size, model.num_attention_heads
@@ -63,15 +77,31 @@ def weight_shapes(model: ModelSection, vocab_size: int) -> dict[str, tuple[int, 
             prefix + "self_attn.q_norm.weight": (model.head_dim,),
             prefix + "self_attn.k_norm.weight": (model.head_dim,),
             prefix + "post_attention_layernorm.weight": (hidden,),
-            prefix + "mlp.gate_proj.weight": (model.intermediate_size, hidden),
-            prefix + "mlp.up_proj.weight": (model.intermediate_size, hidden),
-            prefix + "mlp.down_proj.weight": (hidden, model.intermediate_size),
         }
+        shapes |= {f"{prefix}mlp.{name}": shape for name, shape in _mlp(model).items()}
     return shapes | {"model.norm.weight": (hidden,), "lm_head.weight": (vocab_size, hidden)}
 
 
+def _mlp(model: ModelSection) -> dict[str, tuple[int, ...]]:
+    """What follows attention in a layer: one network, or a router and its experts."""
+    if model.num_experts is None:
+        return _network(model.hidden_size, model.intermediate_size)
+    expert = _network(model.hidden_size, model.moe_intermediate_size)
+    experts = range(model.num_experts)
+    shapes = {f"experts.{number}.{name}": shape for number in experts for name, shape in expert.items()}
+    return {"gate.weight": (model.num_experts, model.hidden_size), **shapes}
+
+
+def _network(hidden: int, columns: int) -> dict[str, tuple[int, ...]]:
+    return {
+        "gate_proj.weight": (columns, hidden),
+        "up_proj.weight": (columns, hidden),
+        "down_proj.weight": (hidden, columns),
+    }
+
+
 def make_model(directory: str, model: ModelSection, tokenizer: Tokenizer, *, seed: int) -> None:
-    """Write a Qwen3 model with weights drawn from N(0, init_std^2), norms at 1, and the tokenizer's files."""
+    """Write the model with weights drawn from N(0, init_std^2), norms at 1, and the tokenizer's files."""
     from safetensors.numpy import save_file
 
     generator = np.random.default_rng(seed)

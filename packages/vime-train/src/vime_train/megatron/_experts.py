@@ -68,16 +68,12 @@ def read_experts(path: Path, config: Mapping[str, Any]) -> Experts:
 
 
 def check_expert_layout(experts: Experts | None, layout: LayoutSection) -> None:
-    """Refuse a layout that the experts cannot be cut into.
+    """Refuse a layout that the experts cannot be dealt out to; a teacher without any may stand beside the policy.
 
     Raises:
         ValueError: the number that does not divide, and what would.
     """
-    if experts is None:
-        if layout.ep > 1:
-            raise ValueError(f"layout: ep={layout.ep} but the model has no experts: set layout.ep to 1")
-        return
-    if experts.count % layout.ep:
+    if experts is not None and experts.count % layout.ep:
         fits = [ep for ep in range(1, layout.ep) if experts.count % ep == 0]
         raise ValueError(
             f"layout: ep={layout.ep} does not divide the model's {experts.count} experts: set layout.ep to one of "

@@ -15,7 +15,7 @@ from vime_train.rollout._forward import forward_batches
 from vime_train.rollout._groups import by_group, reward_varies, split_zero_variance
 from vime_train.rollout._names import check_names
 from vime_train.rollout._off_policy import mask_off_policy, only_version
-from vime_train.rollout._plan import parallel_layout, plan, plan_lengths, step_sizes
+from vime_train.rollout._plan import objective, parallel_layout, plan, plan_lengths, step_sizes
 from vime_train.rollout._reward import Reward, RewardError
 from vime_train.rollout._rewards import Answer, GroupReward, load_reward
 from vime_train.rollout._samples import Problem, Rollout, Sample, Status
@@ -55,6 +55,7 @@ __all__ = [
     "load_reward",
     "load_rollouts",
     "mask_off_policy",
+    "objective",
     "only_version",
     "parallel_layout",
     "plan",
