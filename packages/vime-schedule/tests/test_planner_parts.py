@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from vime_schedule._planner._bounds import step_bound
 from vime_schedule._planner._deal import deal, sort_rows, swap_bins
 from vime_schedule._planner._exchange import Exchange
+from vime_schedule._planner._grade import pack_graded
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._heights import RowHeights
 from vime_schedule._planner._items import Items, sort_items
@@ -213,6 +214,23 @@ def test_no_rows_cost_less_than_their_bound(loads: list[int], dp: int, rows: int
     targets = heights.targets()
     assert targets == sorted(targets, reverse=True)
     assert len(targets) == rows
+
+
+@given(item_lists(), st.integers(1, 4), st.integers(1, 8), st.integers(2, 8))
+def test_graded_rows_hold_everything(items: Items, dp: int, rows: int, pp: int) -> None:
+    grid = pack_graded(items, dp, rows, CAPACITY, pp)
+    if grid is not None:
+        assert grid.num_rows == rows
+        check(grid, items)
+
+
+def test_graded_rows_rise_and_fall_by_what_keeps_the_last_stage_busy() -> None:
+    """On 4 stages a micro-batch costs half as much again as the one before it, until all are full."""
+    items = sort_items(range(2000), [1] * 2000, [1] * 2000, CAPACITY * 10)
+    grid = pack_graded(items, 1, 10, CAPACITY * 10, 4)
+    assert grid is not None
+    full, *rest = grid.costs[0], *grid.costs[4:]
+    assert [full / cost for cost in rest] == pytest.approx([1.5, 1.5, 1.5**2, 1.5**2, 1.5**3, 1.5**3], rel=0.02)
 
 
 @given(item_lists(), st.integers(1, 4), st.integers(1, 5))

@@ -22,7 +22,8 @@ def fill_cheapest(
 ) -> Grid | None:
     """Spread the `chosen` items, dearest first, over `num_rows` rows; None if some item finds no room.
 
-    With `targets`, falling from row to row, an item goes to the bin that is farthest below the target of its row.
+    With `targets`, falling from row to row, an item goes to the bin that is farthest below the target of its row; None
+    also if some bin got none.
 
     >>> from vime_schedule._planner._items import sort_items
     >>> items = sort_items([0, 1, 2, 3], loads=[8, 6, 5, 1], costs=[8, 6, 5, 1], capacity=12)
@@ -36,14 +37,16 @@ def fill_cheapest(
     mask = (1 << shift) - 1
     loads, costs = items.loads, items.costs
     ahead = [targets[0] - target for target in targets for _ in range(dp)] or [0] * num_bins
-    first = chosen[:num_bins]
-    bins = [[item] for item in first]
-    free = [capacity - loads[item] for item in first]
-    keys = [costs[item] + more << shift | b for b, (item, more) in enumerate(zip(first, ahead, strict=True))]
-    heapify(keys)  # cost and bin in one number
+    level = min(num_bins, max(ahead.count(0), items.count_above(capacity)))  # bins that get the first items
+    first = chosen[:level]
+    bins = [[item] for item in first] + [[] for _ in range(num_bins - level)]
+    free = [capacity - loads[item] for item in first] + [capacity] * (num_bins - level)
+    keys = [costs[item] + ahead[b] << shift | b for b, item in enumerate(first)]  # cost and bin in one number
+    keys += [ahead[b] << shift | b for b in range(level, num_bins)]
+    heapify(keys)
     parked: list[tuple[int, int]] = []  # room, negative, and key
     returns = -1  # the load at which the roomiest parked bin comes back
-    for item in islice(chosen, num_bins, None):
+    for item in islice(chosen, level, None):
         load, key = loads[item], keys[0]
         if load <= returns or load > free[key & mask]:
             while parked and load <= -parked[0][0]:
@@ -58,6 +61,8 @@ def fill_cheapest(
         bins[b].append(item)
         free[b] -= load
         heapreplace(keys, key + (costs[item] << shift))
+    if [] in bins:
+        return None
     costs_of = [0] * num_bins
     for key in chain(keys, (key for _, key in parked)):
         costs_of[key & mask] = (key >> shift) - ahead[key & mask]
