@@ -78,7 +78,8 @@ def _parquet(path: Path) -> Iterator[Row]:
     try:
         columns = parquet.read_table(path).to_pylist()
     except (ArrowException, OSError) as error:
-        raise DataError(f"{path}: cannot be read as Parquet, it is damaged or cut off: {error}.") from error
+        said = str(error).rstrip(".")
+        raise DataError(f"{path}: cannot be read as Parquet, it is damaged or cut off: {said}.") from error
     for number, row in enumerate(columns, start=1):
         yield Row(place=f"{path}:{number}", columns=row)
 
