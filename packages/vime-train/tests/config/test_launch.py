@@ -119,7 +119,10 @@ def test_a_world_too_large_for_the_memory_is_refused() -> None:
 
 def test_a_world_larger_than_the_gpus_is_refused() -> None:
     text = refuse("layout.dp=8", "cluster.gpus_per_process=1", machine=SERVER)
-    assert "8 trainer ranks and 1 engines at cluster.gpus_per_process = 1 need 9 GPUs, this machine has 8" in text
+    assert (
+        "8 trainer ranks and engines of 1 processes at cluster.gpus_per_process = 1 need 9 GPUs, this machine has 8"
+        in text
+    )
     check_launch(configured("layout.dp=8", "cluster.gpus_per_process=0.5"), machine=SERVER)
 
 
@@ -190,6 +193,21 @@ def test_half_precision_is_refused_on_a_cpu() -> None:
 def test_a_check_that_could_miss_an_engine_is_refused() -> None:
     told = refuse("engine.engines=4", "engine.max_checked_samples=3")
     assert "engine.max_checked_samples = 3 is less than engine.engines = 4" in told
+
+
+def test_an_engine_whose_processes_cannot_share_the_heads_is_refused() -> None:
+    assert "engine.tensor_parallel_size = 3: the model's 4 attention heads" in refuse("engine.tensor_parallel_size=3")
+    copied = ("model.num_attention_heads=12", "model.num_key_value_heads=6", "engine.tensor_parallel_size=4")
+    assert "the model's 6 key/value heads" in refuse(*copied)
+
+
+def test_the_processes_of_an_engine_need_room_each() -> None:
+    on_gpus = ("cluster.gpus_per_process=1", "layout.dp=4")
+    check_launch(configured(*on_gpus, "engine.tensor_parallel_size=4"), machine=SERVER)
+    told = refuse(*on_gpus, "engine.tensor_parallel_size=4", "engine.engines=2", machine=SERVER)
+    assert "engines of 8 processes at cluster.gpus_per_process = 1 need 12 GPUs" in told
+    told = refuse("cluster.gpus_per_process=0.5", "engine.tensor_parallel_size=2", machine=SERVER)
+    assert "Set cluster.gpus_per_process = 1" in told
 
 
 def test_missing_packages_come_with_their_pip_line() -> None:

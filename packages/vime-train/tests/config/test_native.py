@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_told(override: str, message: str) -> None:
         ("megatron.sequence_parallel=true", "it needs a GPU"),
         ("vllm.logprobs_mode='processed_logprobs'", "those of the whole distribution"),
         ("vllm.enable_prefix_caching=true", "must not survive a weight sync"),
-        ("vllm.tensor_parallel_size=2", "use engine.engines for more"),
+        ("vllm.tensor_parallel_size=2", "use engine.tensor_parallel_size"),
         ("vllm.override_generation_config={top_p=0.5}", "[rollout] and [evaluation] say how answers are sampled"),
     ],
 )

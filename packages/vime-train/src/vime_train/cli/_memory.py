@@ -61,10 +61,16 @@ def trainer_memory(
 def engine_memory(config: RunConfig, weights: Shapes) -> list[Item]:
     """The items of one engine on a CPU; on a GPU vLLM takes the share that `vllm.gpu_memory_utilization` says."""
     size = FP32_BYTES if config.engine.dtype == "float32" else 2
+    parts = config.engine.tensor_parallel_size
+    processes = 1 if parts == 1 else parts + 1  # one that asks, and those that hold the parts
     return [
         Item(name="weights", count=_parameters(weights) * size, meaning=f"the whole model in {config.engine.dtype}"),
-        Item(name="KV cache", count=config.engine.kv_cache_gib * 2.0**30, meaning="engine.kv_cache_gib"),
-        Item(name="process", count=ENGINE_PROCESS_GIB * 2**30, meaning="Python, torch and vLLM, as measured on a CPU"),
+        Item(name="KV cache", count=parts * config.engine.kv_cache_gib * 2.0**30, meaning="engine.kv_cache_gib"),
+        Item(
+            name="processes",
+            count=processes * ENGINE_PROCESS_GIB * 2**30,
+            meaning=f"{processes} with Python, torch and vLLM, as measured on a CPU",
+        ),
     ]
 
 

@@ -71,16 +71,17 @@ class Cluster:
 
     def begin_trainers(self, model_path: str) -> TrainerGroup:
         """Begin to start the trainer ranks."""
-        handles = [self._spawn(f"trainer-{rank}", {}) for rank in range(self._config.layout.world_size)]
+        handles = [self._spawn(f"trainer-{rank}", {}, processes=1) for rank in range(self._config.layout.world_size)]
         meeting = _ray.rendezvous(local=self.local, scratch=self._scratch, root=self._root)
         return TrainerGroup(handles, self._config, model_path=model_path, init_method=meeting)
 
     def begin_engines(self, model_path: str, *, max_model_len: int) -> EnginePool:
         """Begin to start the rollout engines, for sequences of up to `max_model_len` tokens."""
-        environment = engine_environment(self._config.engine, local=self.local)
+        section = self._config.engine
+        environment, size = engine_environment(section, local=self.local), section.tensor_parallel_size
         pool = EnginePool(
-            lambda index: self._spawn(f"engine-{index}", environment),
-            section=self._config.engine,
+            lambda index: self._spawn(f"engine-{index}", environment, processes=size),
+            section=section,
             model_path=model_path,
             max_model_len=max_model_len,
             seed=self._config.seed,
@@ -97,7 +98,7 @@ class Cluster:
         section = self._config.engine.model_copy(update={"engines": distillation.engines})
         environment = engine_environment(section, local=self.local)
         pool = TeacherPool(
-            lambda index: self._spawn(f"teacher-{index}", environment),
+            lambda index: self._spawn(f"teacher-{index}", environment, processes=section.tensor_parallel_size),
             section=section,
             model_path=distillation.teacher,
             max_model_len=max_model_len,
@@ -120,8 +121,8 @@ class Cluster:
             _ray.join(cluster.address, timeout_seconds=cluster.start_timeout_seconds)
         started.callback(_ray.stop)
 
-    def _spawn(self, name: str, environment: dict[str, str]) -> Handle:
-        gpus = self._config.cluster.gpus_per_process
+    def _spawn(self, name: str, environment: dict[str, str], *, processes: int) -> Handle:
+        gpus = self._config.cluster.gpus_per_process * processes
         token = self._scratch.token if self.local else None
         return _calls.spawn(name, logs=self._logs, environment=environment, num_gpus=gpus, token=token)
 

@@ -20,6 +20,7 @@ def engine_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
             f"engine.max_checked_samples = {checked} is less than engine.engines = {engines}: an engine with stale "
             "weights could go unseen. Check at least one sample of each."
         )
+    yield from _tensor_parallel(config, shape)
     if config.on_gpus:
         return
     if shape.tied_head:
@@ -34,3 +35,23 @@ def engine_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
         )
     if config.engine.dtype == "float16":
         yield "engine.dtype = 'float16' without a GPU: use 'float32' or 'bfloat16'."
+
+
+def _tensor_parallel(config: RunConfig, shape: ModelShape) -> Iterator[str]:
+    size, heads, shared = config.engine.tensor_parallel_size, shape.num_attention_heads, shape.num_key_value_heads
+    if heads % size:
+        yield (
+            f"engine.tensor_parallel_size = {size}: the model's {heads} attention heads ({shape.origin}) are not "
+            f"divisible by {size}."
+        )
+    elif shared % size and size % shared:
+        yield (
+            f"engine.tensor_parallel_size = {size}: the model's {shared} key/value heads ({shape.origin}) can neither "
+            f"be dealt out to {size} processes nor copied to them evenly."
+        )
+    share = config.cluster.gpus_per_process
+    if size > 1 and 0 < share < 1:
+        yield (
+            f"engine.tensor_parallel_size = {size} with cluster.gpus_per_process = {share:g}: Ray reserves several "
+            "GPUs whole or not at all. Set cluster.gpus_per_process = 1."
+        )

@@ -64,12 +64,13 @@ def _pipeline(config: RunConfig, shape: ModelShape) -> Iterator[str]:
 
 
 def _room_on_gpus(config: RunConfig, machine: Machine) -> Iterator[str]:
-    ranks, engines, share = config.layout.world_size, config.engines_in_all, config.cluster.gpus_per_process
+    ranks, engines, share = config.layout.world_size, config.engine_processes, config.cluster.gpus_per_process
     if (ranks + engines) * share > machine.gpus:
         yield (
-            f"dp * cp * tp * pp = {ranks} trainer ranks and {engines} engines at cluster.gpus_per_process = {share:g} "
-            f"need {(ranks + engines) * share:g} GPUs, this machine has {machine.gpus}: lower the layout or "
-            "engine.engines, or give the address of a Ray cluster in cluster.address."
+            f"dp * cp * tp * pp = {ranks} trainer ranks and engines of {engines} processes at "
+            f"cluster.gpus_per_process = {share:g} need {(ranks + engines) * share:g} GPUs, this machine has "
+            f"{machine.gpus}: lower the layout, engine.engines or engine.tensor_parallel_size, or give the address of "
+            "a Ray cluster in cluster.address."
         )
 
 
@@ -80,7 +81,7 @@ def _room_on_cpu(config: RunConfig, machine: Machine) -> Iterator[str]:
             f"dp * cp * tp * pp = {ranks} trainer ranks on {machine.cores} cores: at most "
             f"{RANKS_PER_CORE * machine.cores} ({RANKS_PER_CORE} per core) finish in useful time; lower the layout."
         )
-    memory = ranks * TRAINER_GIB + config.engines_in_all * (ENGINE_GIB + config.engine.kv_cache_gib)
+    memory = ranks * TRAINER_GIB + config.engine_processes * (ENGINE_GIB + config.engine.kv_cache_gib)
     if memory > machine.memory_gib:
         yield (
             f"{ranks} trainer ranks and {config.engines_in_all} engines need about {memory:.0f} GiB of memory, this "

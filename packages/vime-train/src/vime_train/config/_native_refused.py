@@ -192,11 +192,15 @@ _VLLM = (
     ),
     Refusal(
         keys=_split(
-            "distributed_executor_backend tensor_parallel_size pipeline_parallel_size prefill_context_parallel_size "
+            "distributed_executor_backend pipeline_parallel_size prefill_context_parallel_size "
             "decode_context_parallel_size data_parallel_* nnodes node_rank master_addr master_port "
             "enable_expert_parallel enable_elastic_ep device_ids"
         ),
-        reason="an engine is one process with one vLLM in it; use engine.engines for more",
+        reason="an engine is cut by engine.tensor_parallel_size alone; use engine.engines for more engines",
+    ),
+    Refusal(
+        keys=_split("tensor_parallel_size"),
+        reason="GPUs are reserved for it; use engine.tensor_parallel_size",
     ),
 )
 REFUSED: Mapping[str, tuple[Refusal, ...]] = {"megatron": _MEGATRON, "optimizer": _OPTIMIZER, "vllm": _VLLM}

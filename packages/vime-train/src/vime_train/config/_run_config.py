@@ -79,6 +79,11 @@ class RunConfig(Section):
         return self.engine.engines + self.algorithm.distillation.engines
 
     @property
+    def engine_processes(self) -> int:
+        """Processes that serve these engines, each on a GPU where there are any."""
+        return self.engines_in_all * self.engine.tensor_parallel_size
+
+    @property
     def rollouts_per_iteration(self) -> int:
         """Rollouts that one iteration generates, before any filter."""
         return self.rollout.prompts_per_iteration * self.rollout.rollouts_per_prompt

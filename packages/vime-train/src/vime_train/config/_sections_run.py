@@ -17,9 +17,12 @@ class EngineSection(Section):
     and started again too. `max_log_prob_difference` is the largest difference between the engines' and the trainers'
     log-probs of a sampled token that a run goes on with. The check costs a forward pass over what was sampled, or over
     `max_checked_samples` samples of every sync.
+
+    With `tensor_parallel_size` above 1 that many processes serve an engine, each a part of every layer.
     """
 
     engines: Positive = 1
+    tensor_parallel_size: Positive = 1
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     max_num_seqs: Positive = 512
     max_num_batched_tokens: Positive = 16384
@@ -98,7 +101,7 @@ class CheckpointSection(Section):
 class ClusterSection(Section):
     """Where the run lives. `address = "local"` starts Ray on this machine, on loopback only.
 
-    `gpus_per_process` is what Ray reserves for each trainer rank and each engine; 0 runs on CPUs.
+    `gpus_per_process` is what Ray reserves for each trainer rank and each process of an engine; 0 runs on CPUs.
     """
 
     address: str = "local"

@@ -2,7 +2,8 @@
 
 Always true:
 
-- vLLM runs in the calling process, so that the engine lives and dies with its actor;
+- vLLM runs in the calling process, so that the engine lives and dies with its actor; with
+  `engine.tensor_parallel_size` above 1 processes of vLLM's own hold the weights: they end with it, and it with them;
 - every completion carries the version of the weights that sampled all of its tokens;
 - no state computed under old weights survives `load_weights`: prefix caching is off;
 - weights that vLLM cannot take in place (a tied LM head) are refused, never half loaded.
@@ -11,16 +12,19 @@ Always true:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import torch
 
 from vime_train.engine._protocol import Completion, FinishReason, GenerationRequest, ScoredSequence
 from vime_train.engine._sampling import EngineError, check_requests, spread_seed
-
 from vime_train.engine._vllm_worker import EXTENSION
+
 if TYPE_CHECKING:
     from pydantic import JsonValue
     from vllm import LLM, CompletionOutput
@@ -89,15 +93,17 @@ class VllmEngine:
             for request in requests
         ]
         prompts = [{"prompt_token_ids": list(request.prompt_tokens)} for request in requests]
-        outputs = self._llm.generate(prompts, params, use_tqdm=False)
+        with _workers_alive(self._llm):
+            outputs = self._llm.generate(prompts, params, use_tqdm=False)
         return [[self._completion(output) for output in request.outputs] for request in outputs]
 
     def load_weights(self, directory: str, *, version: int) -> None:
         """Take the weights of a Hugging Face directory in place, and call them `version`."""
         refuse_tied_head(directory)
-        self._llm.collective_rpc("reload_weights", kwargs={"weights_path": directory})
-        if not torch.cuda.is_available():
-            self._llm.collective_rpc("forget_packed_experts")
+        with _workers_alive(self._llm):
+            if not torch.cuda.is_available():
+                self._llm.collective_rpc("forget_packed_experts")
+            self._llm.collective_rpc("reload_weights", kwargs={"weights_path": directory})
         self._version = version
 
     def close(self) -> None:
@@ -135,7 +141,8 @@ class VllmTeacher:
 
         params = SamplingParams(max_tokens=1, prompt_logprobs=0, flat_logprobs=True, detokenize=False)
         prompts = [{"prompt_token_ids": list(sequence.tokens)} for sequence in sequences]
-        outputs = self._llm.generate(prompts, params, use_tqdm=False)
+        with _workers_alive(self._llm):
+            outputs = self._llm.generate(prompts, params, use_tqdm=False)
         pairs = zip(sequences, outputs, strict=True)
         # the first token of a sequence has no log-prob, every other one has its own
         return [tuple(output.prompt_logprobs.logprobs[-sequence.response_length :]) for sequence, output in pairs]
@@ -157,16 +164,42 @@ def _start(
         "max_model_len": max_model_len,
         "max_num_seqs": section.max_num_seqs,
         "max_num_batched_tokens": max(section.max_num_batched_tokens, max_model_len),
-        "distributed_executor_backend": "uni",
+        "tensor_parallel_size": section.tensor_parallel_size,
+        "distributed_executor_backend": "uni" if section.tensor_parallel_size == 1 else "mp",
         "enforce_eager": not torch.cuda.is_available(),
         "enable_prefix_caching": False,
         "skip_tokenizer_init": True,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
+        "worker_extension_cls": EXTENSION,
         "seed": seed,
     }
-        "worker_extension_cls": EXTENSION,
-    return LLM(model=model_path, **{**settings, **native})
+    llm = LLM(model=model_path, **{**settings, **native})
+    llm.llm_engine.model_executor.register_failure_callback(_end_process)
+    return llm
+
+
+@contextmanager
+def _workers_alive(llm: LLM) -> Iterator[None]:
+    """End this process where the call failed since one of vLLM's own did, and so an actor dies of what killed a part.
+
+    An exception instead would say that the same call would fail again.
+    """
+    from vllm.v1.executor.multiproc_executor import MultiprocExecutor
+
+    executor = llm.llm_engine.model_executor
+    try:
+        yield
+    except RuntimeError:
+        if isinstance(executor, MultiprocExecutor) and executor.is_failed:
+            _end_process()
+        raise
+
+
+def _end_process() -> NoReturn:
+    """Leave at once: nothing in this process can be shut down in order any more."""
+    print("a process of vLLM that held a part of the weights died: the engine ends", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def refuse_tied_head(directory: str) -> None:
