@@ -189,6 +189,7 @@ def s7_figures_follow_from_plan_and_lengths(case: Case, schedule: Schedule) -> N
         assert figures.makespan_bound <= figures.makespan * (1 + 1e-6)
         assert 0 <= figures.bubble_fraction < 1
         assert 0 <= figures.padding_fraction < 1
+        assert 0 < figures.fill_fraction <= 1
         assert figures.micro_batches_bound <= figures.micro_batches
     assert report.dropped == len(schedule.dropped)
     assert report.total.samples == len(case.lengths) - len(schedule.dropped)

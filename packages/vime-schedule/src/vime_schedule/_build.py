@@ -53,9 +53,10 @@ def build_dp_schedule(
         objective: "step" levels the ranks over the step, for jobs that meet once a step; "lockstep" levels the ranks
             at every micro-batch, for jobs that meet there (expert parallelism, FSDP); "balanced" is lockstep's plan,
             traded for step only where half a percent buys more; "pipeline" minimises the simulated makespan.
-        remainder: rollouts beyond the last full step: "step" one smaller step, "spread" evenly over the full steps,
-            "drop", or "error".
-        oversize: samples that exceed the budget alone: "alone" in a micro-batch each, "drop", or "error".
+        remainder: rollouts beyond the last full step: "step" one smaller step; "spread" evenly over the full steps,
+            which then train more than `global_batch_size` rollouts; "drop"; or "error".
+        oversize: samples that exceed the budget alone: "alone" in a micro-batch each, even if that is all of them;
+            "drop", which must leave some; or "error".
         shortage: fewer samples than micro-batches: "error", or "fill" with empty micro-batches.
         signatures: one hashable per sample, e.g. its modality; micro-batch k then has one signature on all ranks.
         micro_batch_order: "pipeline" the order with the shortest simulated pipeline (dearest first without one), or

@@ -42,7 +42,8 @@ class StepReport:
         makespan_bound: the least makespan of any plan with as many micro-batches.
         makespan_gap: makespan / makespan_bound - 1.
         bubble_fraction: part of the makespan in which an average stage of an average rank idles.
-        fill_fraction: part of the budget that the micro-batches use, fillers not counted.
+        fill_fraction: part of the budget that the micro-batches use; an oversize one uses all of it, fillers do not
+            count.
         padding_fraction: part of the tokens held on the GPUs that is padding.
         fillers: micro-batches without a sample.
     """
@@ -129,7 +130,8 @@ def _sum_step(schedule: Schedule, step: StepSchedule, backward_ratio: float) -> 
     mean = fsum(chain.from_iterable(step.costs)) / layout.dp
     held = [batching.gpu_tokens(lengths_of_bin, layout.cp) for lengths_of_bin in bins]
     if isinstance(batching, TokenBudget):
-        filled, room = sum(held), batching.max_tokens_per_gpu * len(bins)
+        budget = batching.max_tokens_per_gpu
+        filled, room = sum([min(tokens, budget) for tokens in held]), budget * len(bins)
     else:
         filled, room = sum(map(len, bins)), batching.micro_batch_size * len(bins)
     return _Sums(

@@ -95,9 +95,11 @@ def _evaluate(cost: Callable[[int], float], length: int, lengths: Sequence[int])
     try:
         value = float(cost(length))
     except _RAISED_BY_COSTS as error:
+        where = f"the cost of {length} tokens (first at position {lengths.index(length)})"
+        if isinstance(error, ScheduleError):  # which says itself what to do
+            raise ScheduleError(f"{where}: {error}") from error
         raise ScheduleError(
-            f"the cost of {length} tokens (first at position {lengths.index(length)}) failed with "
-            f"{type(error).__name__}: {error}: give a cost that answers for every length."
+            f"{where} failed with {type(error).__name__}: {error}: give a cost that answers for every length."
         ) from error
     if not 0 <= value <= DEAREST:
         raise ScheduleError(

@@ -2,7 +2,7 @@
 
 Laws
 - Rollouts keep the order in which they first appear; a step holds consecutive rollouts, whole (S4).
-- Only `remainder="drop"` leaves rollouts out, and they are returned.
+- Only `remainder="drop"` leaves rollouts out, and they are returned; only "spread" makes steps larger than asked.
 """
 
 from __future__ import annotations

@@ -108,7 +108,10 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         help="tokens, polynomial:A,B,C, flops:CONFIG.json or measured:CALIBRATION.json (default: tokens)",
     )
     policies = {
-        "remainder": (("step", "spread", "drop", "error"), "rollouts beyond the last full step"),
+        "remainder": (
+            ("step", "spread", "drop", "error"),
+            "rollouts beyond the last full step; spread enlarges steps",
+        ),
         "oversize": (("alone", "drop", "error"), "samples above the budget"),
         "shortage": (("error", "fill"), "fewer samples than micro-batches"),
         "micro-batch-order": (

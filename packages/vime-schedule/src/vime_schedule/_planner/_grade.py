@@ -23,9 +23,9 @@ def pack_graded(items: Items, dp: int, num_rows: int, capacity: int, pp: int) ->
     """Pack `items` into rows that are small at both ends of the step; None if they do not fit so.
 
     >>> from vime_schedule._planner._items import sort_items
-    >>> items = sort_items(range(15), loads=[1] * 15, costs=[1] * 15, capacity=9)
+    >>> items = sort_items(range(16), loads=[1] * 16, costs=[1] * 16, capacity=9)
     >>> [len(held) for held in pack_graded(items, dp=1, num_rows=5, capacity=9, pp=2).bins]
-    [4, 4, 3, 2, 2]
+    [4, 4, 4, 2, 2]
     """
     return fill_cheapest(items, items.indices, dp, num_rows, capacity, _targets(items, dp, num_rows, pp))
 
