@@ -71,7 +71,7 @@ class Cluster:
 
     def begin_trainers(self, model_path: str) -> TrainerGroup:
         """Begin to start the trainer ranks."""
-        handles = [self._spawn(f"trainer-{rank}", {}, processes=1) for rank in range(self._config.layout.world_size)]
+        handles = [self._spawn(f"trainer-{rank}", {}) for rank in range(self._config.layout.world_size)]
         meeting = _ray.rendezvous(local=self.local, scratch=self._scratch, root=self._root)
         return TrainerGroup(handles, self._config, model_path=model_path, init_method=meeting)
 
@@ -121,7 +121,7 @@ class Cluster:
             _ray.join(cluster.address, timeout_seconds=cluster.start_timeout_seconds)
         started.callback(_ray.stop)
 
-    def _spawn(self, name: str, environment: dict[str, str], *, processes: int) -> Handle:
+    def _spawn(self, name: str, environment: dict[str, str], *, processes: int = 1) -> Handle:
         gpus = self._config.cluster.gpus_per_process * processes
         token = self._scratch.token if self.local else None
         return _calls.spawn(name, logs=self._logs, environment=environment, num_gpus=gpus, token=token)
