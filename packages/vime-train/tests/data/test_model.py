@@ -71,6 +71,23 @@ def test_transformers_loads_the_model_whole(tmp_path: Path) -> None:
     assert torch.isfinite(model(torch.tensor([[2, 3, 4]])).logits).all()
 
 
+@pytest.mark.slow
+def test_transformers_loads_a_model_with_experts_whole(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    section = ModelSection(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=48)
+    make_model(str(tmp_path), section, TOKENIZER, seed=0)
+    model, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(model).__name__ == "Qwen3MoeForCausalLM"
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert (model.config.num_experts, model.config.num_experts_per_tok) == (6, 3)
+    assert model.config.norm_topk_prob is True
+    assert model.model.layers[1].mlp.experts.down_proj.shape == (6, 64, 48)
+    assert torch.isfinite(model(torch.tensor([[2, 3, 4]])).logits).all()
+
+
 def test_the_head_is_untied(tmp_path: Path) -> None:
     make_model(str(tmp_path), ModelSection(), TOKENIZER, seed=0)
     assert json.loads((tmp_path / "config.json").read_text())["tie_word_embeddings"] is False

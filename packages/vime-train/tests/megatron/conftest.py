@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -285,3 +286,9 @@ def read_weights() -> Callable[[Path], dict[str, np.ndarray]]:
     from safetensors.numpy import load_file
 
     return lambda directory: load_file(directory / "model.safetensors")
+
+
+@pytest.fixture(scope="session")
+def oracle_loss() -> Callable[..., torch.Tensor]:
+    """`(model, rollouts, aggregation)` to the loss of one step, in the model's precision."""
+    return runpy.run_path(str(HERE / "_oracle_loss.py"))["loss_of"]  # type: ignore[no-any-return]

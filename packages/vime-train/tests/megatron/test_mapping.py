@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vime_train.megatron._architecture import Architecture
-from vime_train.megatron._hf_mapping import global_name, hf_weight_names, weight_rules
+from vime_train.megatron._experts import Experts
+from vime_train.megatron._hf_mapping import expert_of, global_name, hf_weight_names, layer_of, weight_rules
 
+experts = st.builds(
+    Experts,
+    count=st.integers(1, 4),
+    per_token=st.just(1),
+    ffn_hidden_size=st.sampled_from([3, 5]),
+    normalised=st.booleans(),
+    layers=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+)
 sizes = st.builds(
     Architecture,
     family=st.sampled_from(["qwen3", "llama"]),
@@ -24,6 +33,7 @@ sizes = st.builds(
     rope_theta=st.just(1e4),
     rope_scaling=st.none(),
     tied_head=st.booleans(),
+    experts=st.none() | experts,
 )
 
 
@@ -42,7 +52,10 @@ def test_names_are_those_of_hugging_face(architecture: Architecture) -> None:
     assert ("lm_head.weight" in names) != architecture.tied_head
     assert ("model.layers.0.self_attn.q_norm.weight" in names) == (architecture.family == "qwen3")
     per_layer = 11 if architecture.family == "qwen3" else 9
-    assert len(names) == per_layer * architecture.num_layers + 3 - architecture.tied_head
+    experts = architecture.experts
+    routed = sum(experts.layers[: architecture.num_layers]) if experts is not None else 0
+    more = routed * (1 + 3 * experts.count - 3) if experts is not None else 0  # a router, and experts in place of one
+    assert len(names) == per_layer * architecture.num_layers + 3 - architecture.tied_head + more
 
 
 def test_qkv_is_interleaved_per_group_of_query_heads() -> None:
@@ -67,3 +80,20 @@ def test_layers_are_numbered_over_the_whole_model_and_fused_norms_have_their_own
         == "decoder.layers.2.input_layernorm.weight"
     )
     assert global_name("output_layer.weight", first_layer=6) == "output_layer.weight"
+
+
+def test_experts_are_numbered_over_the_whole_model() -> None:
+    local = "decoder.layers.1.mlp.experts.local_experts.2.linear_fc1.weight"
+    whole = global_name(local, first_layer=6, first_expert=8)
+    assert whole == "decoder.layers.7.mlp.experts.local_experts.10.linear_fc1.weight"
+    assert (layer_of(whole), expert_of(whole)) == (7, 10)
+    assert (layer_of("output_layer.weight"), expert_of("decoder.layers.7.mlp.router.weight")) == (None, None)
+
+
+@given(architecture=sizes)
+def test_every_expert_has_its_own_hugging_face_tensors(architecture: Architecture) -> None:
+    for name, rule in weight_rules(architecture).items():
+        expert = expert_of(name)
+        if expert is not None:
+            assert rule.shard_axis is None
+            assert all(f".{layer_of(name)}.mlp.experts.{expert}." in hf_name for hf_name in rule.hf_names)

@@ -19,9 +19,11 @@ from megatron.core.tensor_parallel.mappings import (
 )
 from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.moe.moe_layer import MoELayer
+from megatron.core.transformer.moe.router import TopKRouter
 from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
 
 if TYPE_CHECKING:
+    import torch.distributed as dist
     from jaxtyping import Bool, Float
     from megatron.core.models.gpt import GPTModel
     from torch import Tensor
@@ -52,6 +54,7 @@ class ExpertLayer(MoELayer):  # type: ignore[misc]
             # experts, as DP ranks do.
             for parameter in self.experts.parameters():
                 parameter.allreduce = False
+        self.router.__class__ = _Router
         if not torch.cuda.is_available():
             self.token_dispatcher.__class__ = _HostDispatcher
 
@@ -76,6 +79,33 @@ class ExpertLayer(MoELayer):  # type: ignore[misc]
                 output, tensor_parallel_output_grad=False, group=self.tp_group
             )
         return output
+
+
+class _Router(TopKRouter):  # type: ignore[misc]
+    """Megatron multiplies a rank's part of the auxiliary loss by the rank's own places where losses are calculated per
+    token. With CP the part is small already: it belongs to all places of the micro-batch, on all ranks that share it.
+    """
+
+    def attach_and_log_load_balancing_loss(
+        self,
+        activation: Tensor,
+        aux_loss_coeff: float,
+        aux_loss: Tensor,
+        aux_loss_name: str,
+        reduce_group: dist.ProcessGroup,
+        reduce_group_has_dp: bool = False,
+        valid_token_count: int | None = None,
+    ) -> Any:
+        places = activation.shape[0] if valid_token_count is None else valid_token_count
+        return super().attach_and_log_load_balancing_loss(
+            activation,
+            aux_loss_coeff,
+            aux_loss,
+            aux_loss_name,
+            reduce_group,
+            reduce_group_has_dp,
+            valid_token_count=places * reduce_group.size(),
+        )
 
 
 class _OneRank:
