@@ -24,6 +24,7 @@ FAMILIES = {
     "truncation spike": lambda draw: 32768 if draw.random() < 0.15 else int(draw.lognormvariate(7.6, 1.0)) % 32768 + 1,
     "two kinds": lambda draw: draw.randint(200, 2000) if draw.random() < 0.85 else draw.randint(24576, 40960),
     "uniform": lambda draw: draw.randint(200, 8192),
+    "uniform to the budget": lambda draw: draw.randint(200, 40960),
 }
 LAYOUTS = {"plain": ParallelLayout(dp=16), "interleaved": ParallelLayout(dp=16, pp=4, vpp=2)}
 
@@ -54,14 +55,14 @@ each = pytest.mark.parametrize("setting", SETTINGS, ids=str)
 
 
 def assert_even_ranks(plan: Schedule) -> None:
-    """Within 0.05% of the bound; where hardly a token is free, what a rank can hold decides instead: within 1%."""
+    """Within 0.05% of the bound; where hardly a token is free, exchanges seldom fit: within 0.5%, or one count more."""
     total = plan.report().total
-    assert total.imbalance_gap <= (0.0005 if total.fill_fraction < 0.96 else 0.01)
+    assert total.imbalance_gap <= (0.0005 if total.fill_fraction < 0.95 else 0.005)
 
 
-def assert_even_rows(plan: Schedule, family: str) -> None:
-    """Within 0.5% of the bound; samples of 0.6 to 1.0 of the budget leave rooms that few samples fit: within 1.5%."""
-    assert plan.report().total.lockstep_gap <= (0.015 if family == "two kinds" else 0.005)
+def assert_even_rows(plan: Schedule) -> None:
+    """Within 0.5% of the bound, whatever the lengths."""
+    assert plan.report().total.lockstep_gap <= 0.005
 
 
 @each
@@ -71,7 +72,7 @@ def test_ranks_are_even_under_step(setting: Setting) -> None:
 
 @each
 def test_rows_are_near_their_bound_under_lockstep(setting: Setting) -> None:
-    assert_even_rows(setting.plan("lockstep"), setting.family)
+    assert_even_rows(setting.plan("lockstep"))
 
 
 @each
@@ -88,7 +89,7 @@ def test_padding_and_siblings_change_nothing_of_that(setting: Setting) -> None:
     siblings = [k // 4 for k in range(1024)]
     plan = setting.plan("lockstep", batching=padded, rollout_ids=siblings)
     assert plan.report().total.rollouts == 256
-    assert_even_rows(plan, setting.family)
+    assert_even_rows(plan)
     assert_even_ranks(setting.plan("step", batching=padded, rollout_ids=siblings))
 
 

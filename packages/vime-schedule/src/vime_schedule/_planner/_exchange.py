@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, combinations, product
 from operator import floordiv, neg
 from typing import NamedTuple
 
@@ -23,13 +23,16 @@ UNLIMITED = 2**62
 GOOD_ENOUGH = 4  # a transfer within a quarter of the wanted one ends the search for a better one
 LOOKS = 64  # items of the dearest group looked at for one transfer
 LOOKS_UNDER_CEILINGS = 8  # where most looks fail
+BINS = 6  # bins of either group, of their cheapest rows, looked at to give one item for two
+GIVEN = 4  # dearest items of each offered
+TAKEN = 8  # dearest items of each of which two are taken back
 
 
 class Transfer(NamedTuple):
-    """Give `item` to bin `there`, and take `other` back unless it is None."""
+    """Give `item` to bin `there`, and take `others` back: none, one or two."""
 
     item: int
-    other: int | None
+    others: tuple[int, ...]
     there: int
 
 
@@ -94,7 +97,7 @@ class Exchange:
                 wanted = min(wanted, self._most_room(light)[0])
             if wanted <= least:
                 continue
-            best = self._best_transfer(heavy, light, wanted)
+            best = self._best_transfer(heavy, light, wanted) or self._transfer_for_two(heavy, light, wanted)
             if best is not None:
                 self._apply(heavy, light, best)
                 return light
@@ -121,14 +124,29 @@ class Exchange:
             cost, home = costs[item], bin_of[item]
             excess = cost - wanted
             if loads[item] <= room and cost <= slack and abs(excess) < miss and len(bins[home]) > 1:
-                best, miss = Transfer(item, None, roomy), abs(excess)
+                best, miss = Transfer(item, (), roomy), abs(excess)
             near = bisect_left(takers, self._first_below(excess + 1))
             for other in takers[max(near - 1, 0) : near + 1]:
                 off = abs(excess - costs[other])
                 if off < miss and self._can_swap(item, other):
-                    best, miss = Transfer(item, other, bin_of[other]), off
+                    best, miss = Transfer(item, (other,), bin_of[other]), off
             if miss <= enough or miss <= -excess:
                 break
+        return best
+
+    def _transfer_for_two(self, heavy: int, light: int, wanted: int) -> Transfer | None:
+        """The same by giving one item for two that hold about as much, which full bins can, without ceilings."""
+        costs, loads, bins, used = self._items.costs, self._items.loads, self._grid.bins, self._grid.used
+        best: Transfer | None = None
+        miss = wanted
+        pairs = () if self._ceilings is not None else product(self._groups[heavy][-BINS:], self._groups[light][-BINS:])
+        for home, there in pairs:
+            taken = sorted(bins[there])[:TAKEN]
+            least, most = used[home] - self._capacity, self._capacity - used[there]
+            for item, (one, two) in product(sorted(bins[home])[:GIVEN], combinations(taken, 2)):
+                off = abs(costs[item] - costs[one] - costs[two] - wanted)
+                if off < miss and least <= loads[item] - loads[one] - loads[two] <= most:
+                    best, miss = Transfer(item, (one, two), there), off
         return best
 
     def _can_swap(self, item: int, other: int) -> bool:
@@ -171,10 +189,10 @@ class Exchange:
         return self._members[group]
 
     def _apply(self, heavy: int, light: int, transfer: Transfer) -> None:
-        item, other, there = transfer
+        item, others, there = transfer
         home = self._bin_of[item]
         cost = self._carry(item, heavy, light, there)
-        if other is not None:
+        for other in others:
             cost -= self._carry(other, light, heavy, home)
         self._costs[heavy] -= cost
         self._costs[light] += cost
