@@ -1,6 +1,6 @@
 """How much memory does a trainer rank take, against what `vime-train plan` predicts?
 
-    python packages/vime-train/benchmarks/bench_memory.py [small] [middle] [--json FILE]
+    python packages/vime-train/benchmarks/bench_memory.py [small] [experts] [middle] [--json FILE]
 
 One rank over gloo in a process of its own, no Ray: it makes a model, trains two iterations of equally long samples and
 writes the model, while a thread watches its resident memory. Beside the peak, what autograd keeps of one forward pass
@@ -32,8 +32,10 @@ MIDDLE = {
     "head_dim": 64,
     "max_position_embeddings": 1024,
 }
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2}
 CASES: dict[str, dict[str, Any]] = {
     "small": {"model": {}, "vocab_size": 64, "length": 100, "samples": 40},
+    "experts": {"model": EXPERTS, "vocab_size": 64, "length": 100, "samples": 40},
     "middle": {"model": MIDDLE, "vocab_size": 8192, "length": 256, "samples": 16},
 }
 PAGE_BYTES = 4096
@@ -140,7 +142,7 @@ def measure(name: str) -> dict[str, float]:
 def main() -> None:
     """Measure the cases, each in a process of its own, and print them as a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", default=list(CASES), help="of small, middle")
+    parser.add_argument("cases", nargs="*", default=list(CASES), help="of small, experts, middle")
     parser.add_argument("--json", help="write the figures to this file")
     parser.add_argument("--here", action="store_true", help="measure in this process, and print JSON")
     arguments = parser.parse_args()

@@ -107,12 +107,21 @@ def test_plan_counts_the_models_beside_the_policy(capsys: pytest.CaptureFixture[
     assert beside["together"] > alone["together"]
 
 
-def test_memory_that_was_predicted_is_what_a_trainer_takes(tmp_path: Path) -> None:
-    """The benchmark's small case, in a process of its own: saved tensors to the byte, the peak roughly."""
+def test_plan_spreads_experts_over_ep(capsys: pytest.CaptureFixture[str]) -> None:
+    mixture = ("model.num_experts=8", "model.moe_intermediate_size=4096", "layout.dp=2")
+    whole, spread = predicted(capsys, *mixture), predicted(capsys, *mixture, "layout.ep=2")
+    experts = 8 * 8 * 3 * 1024 * 4096 * 4
+    assert whole["weights"] - spread["weights"] == pytest.approx(experts / 2, rel=0.01)
+    assert spread["Adam"] == pytest.approx(whole["Adam"], rel=0.01), "each half is cut over half of the ranks"
+
+
+@pytest.mark.parametrize("case", ["small", "experts"])
+def test_memory_that_was_predicted_is_what_a_trainer_takes(case: str, tmp_path: Path) -> None:
+    """Cases of the benchmark, in a process of its own: saved tensors closely, the peak roughly."""
     script = Path(__file__).parents[2] / "benchmarks" / "bench_memory.py"
-    command = [sys.executable, "-W", "ignore", str(script), "small", "--json", str(tmp_path / "found.json")]
+    command = [sys.executable, "-W", "ignore", str(script), case, "--json", str(tmp_path / "found.json")]
     subprocess.run(command, check=True, timeout=200, capture_output=True)
-    found = json.loads((tmp_path / "found.json").read_text())["small"]
+    found = json.loads((tmp_path / "found.json").read_text())[case]
     assert found["activations_ratio"] == pytest.approx(1.0, abs=0.03)
     assert 0.75 < found["peak_ratio"] < 1.25
 

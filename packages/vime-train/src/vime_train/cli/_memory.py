@@ -40,12 +40,18 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
-    """One rank of a pipeline stage: which weights it holds, and how many micro-batches it has under way."""
+    """One rank of a pipeline stage: which weights it holds, those of experts apart, and micro-batches under way."""
 
-    parameters: float
+    dense: float
+    experts: float
     layers: int
     under_way: float
     has_head: bool
+
+    @property
+    def parameters(self) -> float:
+        """All that it holds."""
+        return self.dense + self.experts
 
 
 def trainer_memory(
@@ -99,19 +105,23 @@ def largest_micro_batch(config: RunConfig, schedule: Schedule) -> int:
 def _stages(config: RunConfig, weights: Shapes, model: Mapping[str, Any], micro_batches: int) -> Iterator[_Stage]:
     """The first and the last stage: one has most micro-batches under way, the other the logits."""
     layout, layers = config.layout, int(model["num_hidden_layers"])
-    cut = {name: prod(shape) / (layout.tp if len(shape) > 1 else 1) for name, shape in weights.items()}
+    cut = {
+        name: prod(shape) / (layout.tp if len(shape) > 1 else 1)
+        for name, shape in weights.items()
+        if ".experts." not in name
+    }
+    experts = sum(prod(shape) for name, shape in weights.items() if ".experts." in name) / layout.ep / layout.pp
     within = sum(count for name, count in cut.items() if ".layers." in name) / layout.pp
     embedding = sum(count for name, count in cut.items() if "embed_tokens" in name)
     head = sum(cut.values()) - within * layout.pp - embedding
-    if layout.pp == 1:
-        yield _Stage(parameters=within + embedding + head, layers=layers, under_way=1, has_head=True)
-        return
-    for rank, outside in ((0, embedding), (layout.pp - 1, head or embedding)):
+    ends = ((0, embedding + head),) if layout.pp == 1 else ((0, embedding), (layout.pp - 1, head or embedding))
+    for rank, outside in ends:
         yield _Stage(
-            parameters=within + outside,
+            dense=within + outside,
+            experts=experts,
             layers=layers // layout.pp,
             under_way=_under_way(config.layout, rank, micro_batches),
-            has_head=rank > 0,
+            has_head=rank == layout.pp - 1,
         )
 
 
@@ -134,11 +144,12 @@ def _items(
     held = stage.parameters
     yield Item(name="weights", count=held * size, meaning=f"{held:,.0f} parameters of its stage and TP share")
     yield Item(name="gradients", count=held * FP32_BYTES, meaning="one fp32 number per parameter")
-    adam = MOMENTS + half
+    adam, expert_shards = MOMENTS + half, max(1.0, shards * layout.tp / layout.ep)
     yield Item(
         name="Adam",
-        count=held * FP32_BYTES * adam / shards,
-        meaning=f"{adam} fp32 numbers per parameter, cut over dp x cp = {shards} ranks",
+        count=adam * FP32_BYTES * (stage.dense / shards + stage.experts / expert_shards),
+        meaning=f"{adam} fp32 numbers per parameter, cut over dp x cp = {shards} ranks"
+        + (f", those of experts over {expert_shards:g}" if stage.experts else ""),
     )
     per_token = activation_numbers(config, model) * stage.layers + 2 * _stream(model)
     yield Item(
@@ -165,7 +176,7 @@ def _other_models(config: RunConfig, held: float, weights: Shapes, teacher: Shap
     place = "in host memory between passes" if config.on_gpus else "weights alone"
     if algorithm.needs_reference:
         yield Item(name="reference", count=held * size, meaning=place)
-    if algorithm.distillation.coefficient > 0 and teacher is not None:
+    if algorithm.distillation.coefficient > 0 and teacher is not None and not algorithm.distillation.engines:
         count = held * _parameters(teacher) / _parameters(weights)
         yield Item(name="teacher", count=count * size, meaning=place)
     if algorithm.has_critic:
@@ -179,8 +190,9 @@ def activation_numbers(config: RunConfig, model: Mapping[str, Any]) -> float:
     Counted from what autograd saves (a test counts again). Each of the two norms keeps its input, the normalised input
     and its output, and the stream is kept once more; attention keeps the joint projection, queries and keys normalised
     and rotated, all three as they enter the kernel, and its output twice; the MLP both projections, the gate before and
-    after its function, and the product. Under CP the kernel sees the keys and values of all ranks. Transformer Engine's
-    layers on a GPU keep less.
+    after its function, and the product. Of experts, evenly chosen, it is so for each that a token goes through, with
+    the token's copy there and back, and the router's scores. Under CP the kernel sees the keys and values of all ranks.
+    Transformer Engine's layers on a GPU keep less.
     """
     hidden, tp, cp = _stream(model), config.layout.tp, config.layout.cp
     heads = int(model["num_attention_heads"])
@@ -188,7 +200,12 @@ def activation_numbers(config: RunConfig, model: Mapping[str, Any]) -> float:
     query, key_value = heads * dim / tp, 2 * int(model.get("num_key_value_heads") or heads) * dim / tp
     if config.megatron.get("recompute_granularity") == "full":
         return hidden
-    return 7 * hidden + 6 * query + (1.5 + cp) * key_value + 5 * int(model["intermediate_size"]) / tp
+    experts = model.get("num_experts") or model.get("num_local_experts")
+    if experts:
+        mlp = model["num_experts_per_tok"] * (5 * model["moe_intermediate_size"] + 2 * hidden) + 3 * experts
+    else:
+        mlp = 5 * model["intermediate_size"] / tp
+    return float(7 * hidden + 6 * query + (1.5 + cp) * key_value + mlp)
 
 
 def _stream(model: Mapping[str, Any]) -> int:
