@@ -60,7 +60,7 @@ def test_what_does_not_fit_is_told(override: str, message: str) -> None:
         ("optimizer.decoupled_lr=1.0", "every parameter follows optimizer.lr and optimizer.schedule"),
         ("optimizer.bf16=true", "this is decided by megatron.bf16"),
         ("megatron.fp16=true", "fp16 needs a loss scale"),
-        ("megatron.num_moe_experts=4", "models are dense"),
+        ("megatron.num_moe_experts=4", "experts are those of config.json"),
         ("megatron.hidden_dropout=0.1", "ratios would be wrong"),
         ("megatron.add_qkv_bias=true", "the model computes what its config.json says"),
         ("megatron.use_distributed_optimizer=false", "the distributed optimizer is always used"),
