@@ -18,9 +18,7 @@ def test_every_rank_calls_it_once_its_groups_stand(
 def test_one_that_raises_is_named_and_the_rank_can_start_again(
     start: Callable[..., object], run_config: Callable[..., object], tmp_path: Path
 ) -> None:
-    with pytest.raises(
-        Exception, match=r"hooks\.before_model = 'start_hook:refuse' raised ConnectionError"
-    ):
+    with pytest.raises(Exception, match=r"hooks\.before_model = 'start_hook:refuse' raised ConnectionError"):
         start(run_config({}, hooks={"before_model": ["start_hook:refuse"]}))
     start(run_config({}, run_dir=str(tmp_path), hooks={"before_model": ["start_hook:note"]}))
     assert (tmp_path / "rank-0").read_text() == "0 of 1"
