@@ -48,14 +48,14 @@ def _place(packed: Grid, items: Items, capacity: int, objective: str) -> Grid:
     grid = deal(packed)
     ideal = max(sum(grid.costs) // grid.dp, max(items.costs))
     even = int(ideal * (1 + EVEN))
-    swap_bins(grid, even, 2 * grid.dp)
-    if max(grid.rank_costs()) <= even:
-        return grid
     if by_step:
         _level_ranks(grid, items, capacity, even, None)
         swap_bins(grid, even, 2 * grid.dp, across_rows=True)
         _level_ranks(grid, items, capacity, even, None)
         return search_exactly(grid, items, capacity, by_step=True)
+    swap_bins(grid, even, 2 * grid.dp)
+    if max(grid.rank_costs()) <= even:
+        return grid
     if objective == "balanced" and max(grid.rank_costs()) > ideal * (1 + BUYS):
         return _trade(grid, items, capacity, int(ideal * (1 + BUYS)))
     return grid

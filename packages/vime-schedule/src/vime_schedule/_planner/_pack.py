@@ -65,7 +65,8 @@ def pack_rows(
 
 def _peel_and_spread(items: Items, dp: int, num_rows: int, capacity: int, close: int) -> list[Grid]:
     """Peel all rows or fewer, and spread the other items evenly; what fits, up to the first that is `close`."""
-    peeled = peel_rows(FreeItems(items.loads, items.costs), dp, num_rows, capacity) if items.is_monotone else []
+    stands_out = items.is_monotone and items.costs[0] * dp * num_rows > items.cost_below[-1]
+    peeled = peel_rows(FreeItems(items.loads, items.costs), dp, num_rows, capacity) if stands_out else []
     most = len(peeled)
     packings: list[Grid] = []
     for keep in dict.fromkeys((most, max(0, most - 1), most // 2) if len(items) <= MANY else (most,)):
