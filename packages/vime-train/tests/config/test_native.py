@@ -69,6 +69,9 @@ def test_what_does_not_fit_is_told(override: str, message: str) -> None:
         ("megatron.recompute_granularity='full'", "it needs a GPU"),
         ("megatron.sequence_parallel=true", "it needs a GPU"),
         ("vllm.logprobs_mode='processed_logprobs'", "those of the whole distribution"),
+        ("vllm.hf_token='secret'", "which come through a directory"),
+        ("vllm.enable_sleep_mode=true", "engines do not sleep"),
+        ("vllm.mm_processor_cache_gb=1.0", "models are decoders of text"),
         ("vllm.enable_prefix_caching=true", "must not survive a weight sync"),
         ("vllm.tensor_parallel_size=2", "use engine.tensor_parallel_size"),
         ("vllm.override_generation_config={top_p=0.5}", "[rollout] and [evaluation] say how answers are sampled"),
@@ -140,6 +143,13 @@ def test_a_name_of_literals_takes_scalars_only_where_the_vendor_writes_so() -> N
     assert accepts("CacheDType", "auto", aliases_are_scalars=True)
     assert not accepts("CacheDType", "auto", aliases_are_scalars=False)
     assert not accepts("CacheDType", ["auto"], aliases_are_scalars=True)
+
+
+def test_a_configuration_within_a_configuration_is_a_table() -> None:
+    """A text in its place used to pass the launch check and to fail in vLLM."""
+    assert accepts("CompilationConfig", {"level": 0}, aliases_are_scalars=True)
+    assert not accepts("CompilationConfig", "fast", aliases_are_scalars=True)
+    assert not accepts("CompilationConfig", {"level": 0}, aliases_are_scalars=False)
 
 
 def test_owned_keys_are_real_fields() -> None:

@@ -160,8 +160,11 @@ _VLLM = (
         "remove it",
     ),
     Refusal(
-        keys=_split("return_sampling_mask enable_return_routed_experts enable_prompt_embeds enable_trace_replay"),
-        reason="nothing in a run reads what it returns; remove it",
+        keys=_split(
+            "return_sampling_mask enable_return_routed_experts enable_prompt_embeds enable_trace_replay reasoning_* "
+            "structured_outputs_config aux_output_config"
+        ),
+        reason="nothing in a run asks for it or reads what it returns; remove it",
     ),
     Refusal(
         keys=_split("override_generation_config"),
@@ -173,7 +176,10 @@ _VLLM = (
         "CPU; remove it",
     ),
     Refusal(
-        keys=_split("enable_prefix_caching"),
+        keys=_split(
+            "enable_prefix_caching prefix_* kv_transfer_config kv_events_config kv_offloading_* ec_* "
+            "kv_sharing_fast_prefill"
+        ),
         reason="what older weights computed must not survive a weight sync; remove it",
     ),
     Refusal(
@@ -186,7 +192,8 @@ _VLLM = (
     Refusal(
         keys=_split(
             "load_format model_weights hf_config_path hf_overrides model_class_overrides revision code_revision "
-            "quantization quantization_config weight_transfer_config enable_lora speculative_config spec_*"
+            "quantization* allow_deprecated_quantization weight_transfer_config *lora* speculative_config spec_* "
+            "trust_remote_code hf_token download_dir"
         ),
         reason="engines serve the trainers' weights, whole and as they are, which come through a directory; remove it",
     ),
@@ -198,6 +205,25 @@ _VLLM = (
         ),
         reason="an engine is cut by engine.tensor_parallel_size alone; use engine.engines for more engines",
     ),
+    Refusal(
+        keys=_split(
+            "mm_* *_mm_* video_* media_io_kwargs allowed_* interleave_mm_strings io_processor_plugin "
+            "language_model_only renderer_num_workers mamba_* enable_mamba_* *replayssm* *_prefill_backend "
+            "kda_decode_backend engram_config diffusion_config"
+        ),
+        reason="models are decoders of text with attention; remove it",
+    ),
+    Refusal(
+        keys=_split(
+            "*eplb* *_dbo* dbo_* ubatch_size dp_sync_interval *_for_dp_* elastic_* *fault_tolerance* all2all_*"
+        ),
+        reason="it is for several engines that serve as one, and these do not know each other; remove it",
+    ),
+    Refusal(
+        keys=_split("enable_sleep_mode sleep_* enable_cumem_allocator enable_nccl_comm_suspend"),
+        reason="engines do not sleep while trainers train; remove it",
+    ),
+    Refusal(keys=_split("_*"), reason="it is vLLM's own, between its processes; remove it"),
     Refusal(
         keys=_split("tensor_parallel_size"),
         reason="GPUs are reserved for it; use engine.tensor_parallel_size",

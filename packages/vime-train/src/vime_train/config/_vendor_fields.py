@@ -21,7 +21,8 @@ class VendorClass:
     file: str
     name: str
     aliases_are_scalars: bool = False
-    """Whether a type that is only a name stands for literals (vLLM's habit), not for an object."""
+    """Whether a type that is only a name stands for literals, or where it ends in Config for a table (vLLM's habit),
+    and not for an object."""
 
 
 @cache
@@ -78,7 +79,9 @@ def _accepts(node: ast.expr, value: object, alias: bool) -> bool:
             return _accepts(ast.parse(quoted, mode="eval").body, value, alias)
         case ast.Name(id=name):
             check = _SCALARS.get(name.lower() if name in ("List", "Dict") else name)
-            return check(value) if check else alias and isinstance(value, str | int | float)
+            if check:
+                return check(value)
+            return alias and isinstance(value, dict if name.endswith("Config") else str | int | float)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return _accepts(left, value, alias) or _accepts(right, value, alias)
         case ast.Subscript(value=ast.Name(id=name), slice=inner):
