@@ -62,6 +62,7 @@ def _run(job: Job) -> Path:
     config, longest = job.config, job.config.max_sample_tokens
     job.progress.say("starting Ray")
     with (
+        job.directory.held(),
         _told_how_to_go_on(job.directory),
         terminated_by_exception(),
         Cluster(job.config, root=job.directory.root, logs=job.directory.logs) as cluster,

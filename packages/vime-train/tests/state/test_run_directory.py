@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,3 +112,31 @@ def test_a_run_that_was_moved_resumes_where_it_is(tmp_path: Path) -> None:
     found, resumed, _ = RunDirectory.resume(moved)
     assert found.root == moved
     assert resumed.run_dir == str(moved)
+
+
+HOLDING = """
+import pathlib, sys, time
+from vime_train.state import RunDirectory
+with RunDirectory(pathlib.Path(sys.argv[1]), keep=1).held():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_run_that_is_still_going_on_is_not_resumed_and_not_touched(tmp_path: Path) -> None:
+    """It would lose the checkpoint that it is writing; once it is killed, the directory is free."""
+    run = RunDirectory.create(config(tmp_path / "run"))
+    save(run, 1)
+    half = run.root / "checkpoints" / ".writing-iteration-000002"
+    half.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(run.root)], stdout=subprocess.PIPE, text=True
+    ) as going_on:
+        assert going_on.stdout is not None
+        assert going_on.stdout.readline() == "held\n"
+        with pytest.raises(StateError, match=r"run is the directory of a run that is still going on: end that first"):
+            RunDirectory.resume(run.root)
+        assert half.is_dir()
+        going_on.kill()
+    RunDirectory.resume(run.root)
+    assert not half.exists()

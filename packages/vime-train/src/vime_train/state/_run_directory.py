@@ -4,12 +4,14 @@ Always true:
 
 - a new run never writes into a directory that holds something;
 - `config.json` is the configuration as the run used it, every default written out;
+- nothing in it is changed while another process holds it;
 - after `resume` the metrics hold exactly the records up to the checkpoint that the run goes on from.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,6 +20,7 @@ from vime_train.config import RunConfig
 from vime_train.state import _atomic
 from vime_train.state._checkpoints import Checkpoint, Checkpoints
 from vime_train.state._errors import StateError
+from vime_train.state._lock import held
 
 
 class RunDirectory:
@@ -55,7 +58,7 @@ class RunDirectory:
         """Open a run that stopped: its configuration, and its newest checkpoint.
 
         Raises:
-            StateError: if there is no run, or no checkpoint to go on from.
+            StateError: if there is no run, it is still going on, or there is no checkpoint to go on from.
         """
         root = Path(root).absolute()
         path = root / "config.json"
@@ -63,16 +66,21 @@ class RunDirectory:
             raise StateError(f"{root} is not a run directory (it has no config.json): name the directory of a run.")
         config = read_config(path).model_copy(update={"run_dir": str(root)})
         run = cls(root, keep=config.checkpoint.keep)
-        run.checkpoints.sweep()
-        checkpoint = run.checkpoints.to_resume()
-        if checkpoint is None:
-            raise StateError(
-                f"{root} has no checkpoint to go on from: the run ended before its first one "
-                "(see `checkpoint.every`). Start it again in another directory."
-            )
-        run.logs.mkdir(exist_ok=True)
-        run.truncate_metrics(after=checkpoint.iteration)
+        with run.held():
+            run.checkpoints.sweep()
+            checkpoint = run.checkpoints.to_resume()
+            if checkpoint is None:
+                raise StateError(
+                    f"{root} has no checkpoint to go on from: the run ended before its first one "
+                    "(see `checkpoint.every`). Start it again in another directory."
+                )
+            run.logs.mkdir(exist_ok=True)
+            run.truncate_metrics(after=checkpoint.iteration)
         return run, config, checkpoint
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold the directory for a block; raises `StateError` where another process does."""
+        return held(self.root)
 
     @property
     def config_path(self) -> Path:
