@@ -36,11 +36,12 @@ class Check:
     tolerance: float = 2e-4
     resume: bool = False
     record: bool = False
+    model: str = "dense"
 
     @property
     def ranks(self) -> int:
         """Processes, and GPUs, that the check needs."""
-        return int(np.prod([size for axis, size in self.layout.items() if axis != "vpp"], initial=1))
+        return int(np.prod([size for axis, size in self.layout.items() if axis not in ("vpp", "ep")], initial=1))
 
 
 CHECKS = (
@@ -59,6 +60,14 @@ CHECKS = (
         tolerance=0.05,
     ),
     Check(name="dp 2 cp 2", layout={"dp": 2, "cp": 2}),
+    Check(name="experts, one GPU, fp32", model="experts"),
+    Check(name="experts, one GPU, bf16", model="experts", megatron={"bf16": True}, tolerance=0.05),
+    Check(name="experts, dp 2 ep 2: all-to-all over NCCL", model="experts", layout={"dp": 2, "ep": 2}),
+    Check(name="experts, tp 2 ep 2", model="experts", layout={"tp": 2, "ep": 2}),
+    Check(
+        name="experts, tp 2, bf16, sequence parallel", model="experts", layout={"tp": 2},
+        megatron={"bf16": True, "sequence_parallel": True}, tolerance=0.05,
+    ),
 )  # fmt: skip
 
 
@@ -110,7 +119,7 @@ def work(rank: int, check: Check, directory: Path, out: Path) -> None:
     )
     trainer = Trainer(
         config,
-        model_path=str(directory / "model"),
+        model_path=str(directory / check.model),
         rank=rank,
         world_size=check.ranks,
         init_method=f"file://{out}.store",
@@ -162,7 +171,7 @@ def run(check: Check, directory: Path, out: Path, *, on_gpu: bool) -> list[dict[
     return reports
 
 
-def problems(check: Check, directory: Path, expected: Path, *, number: int, on_gpu: bool) -> Iterator[str]:
+def problems(check: Check, directory: Path, *, number: int, on_gpu: bool) -> Iterator[str]:
     """What is wrong with a check's step."""
     out = directory / f"out-{number}"
     reports = run(check, directory, out, on_gpu=on_gpu)
@@ -170,6 +179,7 @@ def problems(check: Check, directory: Path, expected: Path, *, number: int, on_g
         yield f"the step after a load differs: {reports[1]} and {reports[2]}"
     if check.record:
         yield from _missing_records(Path(f"{out}-profile"), on_gpu=on_gpu)
+    expected = directory / f"expected-{check.model}"
     wanted = json.loads((expected / "reports.json").read_text())[0]
     for name in ("loss", "grad_norm"):
         if abs(reports[0][name] - wanted[name]) > check.tolerance * max(1.0, abs(wanted[name])):
@@ -195,15 +205,19 @@ def _weights(directory: Path) -> dict[str, np.ndarray]:
     return {name: tensor.float().numpy() for name, tensor in load_file(directory / "model.safetensors").items()}
 
 
-def make_model(directory: Path) -> None:
-    """Write a small random Qwen3 model."""
+def make_models(directory: Path) -> None:
+    """Write a small random Qwen3 model, and one with experts."""
     import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
     torch.manual_seed(0)
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "vocab_size": 48, "head_dim": 32}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": False}
-    Qwen3ForCausalLM(Qwen3Config(**sizes, **heads, initializer_range=0.1)).save_pretrained(directory)
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "norm_topk_prob": True}
+    dense = Qwen3Config(**sizes, **heads, initializer_range=0.1)
+    Qwen3ForCausalLM(dense).save_pretrained(directory / "dense")
+    mixture = Qwen3MoeConfig(**sizes, **heads, **experts, mlp_only_layers=[1], initializer_range=0.1)
+    Qwen3MoeForCausalLM(mixture).save_pretrained(directory / "experts")
 
 
 def main() -> int:
@@ -220,15 +234,15 @@ def main() -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        make_model(directory / "model")
-        expected = directory / "expected"
-        run(Check(name="one CPU"), directory, expected, on_gpu=False)
+        make_models(directory)
+        for model in ("dense", "experts"):
+            run(Check(name="one CPU", model=model), directory, directory / f"expected-{model}", on_gpu=False)
         for number, check in enumerate(CHECKS):
             if check.ranks > gpus or ("sequence_parallel" in check.megatron and not on_gpu):
                 print(f"left out  {check.name} (needs {check.ranks} GPUs)")
                 continue
             try:
-                found = list(problems(check, directory, expected, number=number, on_gpu=on_gpu))
+                found = list(problems(check, directory, number=number, on_gpu=on_gpu))
             except RuntimeError as error:
                 found = [str(error)]
             failed += bool(found)
