@@ -27,7 +27,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("logs")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def engines(models: list[str], logs: Path) -> Iterator[EnginePool]:
     """Two engines that serve model 0."""
     config = RunConfig.model_validate({"layout": {"dp": 1}, "engine": {"engines": 2}})

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from vime_train.rollout import Problem
 
 
-
 class WordedSums(FiniteSource):
     """All sums of two numbers from 0 to `largest`; `data.options` are its arguments."""
 
