@@ -10,8 +10,17 @@ import pytest
 from safetensors.numpy import save_file
 
 from vime_train.config import Machine, ModelShape, launch_problems, load_config
-from vime_train.config._saved_checks import safetensors_damage
+from vime_train.config._safetensors import damage, stored_shapes
 
+SIZES = {
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "hidden_size": 64,
+    "vocab_size": 64,
+    "max_position_embeddings": 512,
+}
 LAPTOP = Machine(cores=2, memory_gib=24.0, gpus=0)
 
 
@@ -52,28 +61,39 @@ def weights(tmp_path: Path) -> Path:
 def test_a_safetensors_file_cut_off_anywhere_is_seen(weights: Path) -> None:
     """Without reading its tensors: its header tells how long it has to be."""
     content = weights.read_bytes()
-    assert safetensors_damage(weights) is None
+    assert damage(weights) is None
     for keep in range(len(content)):
         weights.write_bytes(content[:keep])
-        assert safetensors_damage(weights) is not None, keep
+        assert damage(weights) is not None, keep
     weights.write_bytes(content + b"x")
-    assert safetensors_damage(weights) == f"has {len(content) + 1} of {len(content)} bytes: it is cut off or damaged"
+    assert damage(weights) == f"has {len(content) + 1} of {len(content)} bytes: it is cut off or damaged"
     weights.write_bytes(content[:8] + bytes(len(content) - 8))
-    assert safetensors_damage(weights) == "has a header that cannot be read: it is damaged"
+    assert damage(weights) == "has a header that cannot be read: it is damaged"
+
+
+def test_shapes_are_read_from_headers(weights: Path) -> None:
+    assert stored_shapes(weights.parent) == {"a": (3, 5), "b": (7,)}
+    weights.write_bytes(weights.read_bytes()[:20])
+    assert stored_shapes(weights.parent) == {}
+
+
+def test_a_model_too_large_for_the_memory_is_refused(tmp_path: Path) -> None:
+    """A file of holes: 2 GiB of weights, which trainers and engine hold seven times in fp32."""
+    (tmp_path / "config.json").write_text(json.dumps(SIZES))
+    entry = {"a": {"dtype": "F32", "shape": [2**29], "data_offsets": [0, 2**31]}}
+    header = json.dumps(entry).encode()
+    with (tmp_path / "model.safetensors").open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + 2**31)
+    text = problems(f"model.path={tmp_path}", "layout.dp=2")
+    assert "2 trainer ranks and 1 engines need about 19 GiB" not in text, "there are 24"
+    text = problems(f"model.path={tmp_path}", "layout.dp=4")
+    assert "4 trainer ranks and 1 engines need about 28 GiB of memory, this machine has 24" in text
 
 
 @pytest.mark.parametrize("key", ["model.path", "algorithm.kl.reference", "algorithm.distillation.teacher"])
 def test_weights_that_were_cut_off_are_refused_at_launch(weights: Path, key: str) -> None:
-    sizes = {
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 32,
-        "hidden_size": 64,
-        "vocab_size": 64,
-        "max_position_embeddings": 512,
-    }
-    (weights.parent / "config.json").write_text(json.dumps(sizes))
+    (weights.parent / "config.json").write_text(json.dumps(SIZES))
     given = f"{key}={weights.parent}"
     assert str(weights) not in problems(given)
     weights.write_bytes(weights.read_bytes()[:-1])

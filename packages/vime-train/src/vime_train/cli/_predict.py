@@ -7,7 +7,6 @@ says what it is, and the seconds on what they rest.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vime_schedule import FlopsCost, ScheduleError
 from vime_train.cli._memory import Item, engine_memory, total, trainer_memory
+from vime_train.config import stored_shapes
 from vime_train.data import hf_config, load_source, weight_shapes
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _memory(
     config: RunConfig, weights: Mapping[str, tuple[int, ...]], model: Mapping[str, Any], schedule: Schedule
 ) -> Iterator[str]:
     teacher = config.algorithm.distillation.teacher
-    shapes = None if teacher is None else _directory_shapes(Path(teacher))
+    shapes = None if teacher is None else stored_shapes(Path(teacher))
     yield f"memory of the trainer rank that takes most, {sum(map(prod, weights.values())):,} parameters in all"
     yield from _table(trainer_memory(config, weights, model, schedule, teacher=shapes))
     if config.on_gpus:
@@ -75,20 +75,7 @@ def _model(config: RunConfig) -> tuple[dict[str, tuple[int, ...]], dict[str, Any
         tokenizer = load_source(config.data).tokenizer
         return weight_shapes(config.model, tokenizer.vocab_size), hf_config(config.model, tokenizer)
     root = Path(config.model.path)
-    return _directory_shapes(root), json.loads((root / "config.json").read_text(encoding="utf-8"))
-
-
-def _directory_shapes(directory: Path) -> dict[str, tuple[int, ...]]:
-    files = sorted(directory.glob("*.safetensors"))
-    return {name: shape for file in files for name, shape in _header_shapes(file).items()}
-
-
-def _header_shapes(file: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes in the header of a safetensors file: 8 bytes of its length, then JSON."""
-    with file.open("rb") as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        header: Mapping[str, Any] = json.loads(stream.read(length))
-    return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+    return stored_shapes(root), json.loads((root / "config.json").read_text(encoding="utf-8"))
 
 
 def _slowest_rank(schedule: Schedule, step: int, cost: FlopsCost) -> float:

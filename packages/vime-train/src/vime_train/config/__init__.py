@@ -7,6 +7,7 @@ from vime_train.config._load import load_config, shipped
 from vime_train.config._machine import NEEDED_MODULES, Machine
 from vime_train.config._native import data_parallel_fields, native_problems, transformer_fields
 from vime_train.config._run_config import RunConfig
+from vime_train.config._safetensors import stored_shapes
 from vime_train.config._section import Section
 from vime_train.config._sections_algorithm import (
     AlgorithmSection,
@@ -75,6 +76,7 @@ __all__ = [
     "load_config",
     "native_problems",
     "shipped",
+    "stored_shapes",
     "transformer_fields",
     "with_iterations",
 ]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from vime_train.config._safetensors import stored_shapes
 
 if TYPE_CHECKING:
     from vime_train.config._machine import Machine
@@ -14,6 +18,7 @@ RANKS_PER_CORE = 8
 TRAINER_GIB = 0.7
 ENGINE_GIB = 2.3
 """Resident memory of one process on a CPU, small model: measured on the shipped demo."""
+FP32_BYTES = 4
 
 
 def layout_problems(config: RunConfig, shape: ModelShape, machine: Machine) -> Iterator[str]:
@@ -82,8 +87,18 @@ def _room_on_cpu(config: RunConfig, machine: Machine) -> Iterator[str]:
             f"{RANKS_PER_CORE * machine.cores} ({RANKS_PER_CORE} per core) finish in useful time; lower the layout."
         )
     memory = ranks * TRAINER_GIB + config.engine_processes * (ENGINE_GIB + config.engine.kv_cache_gib)
+    memory += _weights_gib(config)
     if memory > machine.memory_gib:
         yield (
             f"{ranks} trainer ranks and {config.engines_in_all} engines need about {memory:.0f} GiB of memory, this "
             f"machine has {machine.memory_gib:.0f}: lower the layout, engine.engines or engine.kv_cache_gib."
         )
+
+
+def _weights_gib(config: RunConfig) -> float:
+    """Copies of the weights of `model.path` in fp32: trainers hold weights and gradients, Adam's two numbers once."""
+    if config.model.path is None:
+        return 0.0
+    parameters = sum(prod(shape) for shape in stored_shapes(Path(config.model.path)).values())
+    copies = 2 * config.layout.dp * config.layout.cp + 2 + config.engine.engines
+    return parameters * FP32_BYTES * copies / 2**30

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from vime_train.config._safetensors import damage
 
 if TYPE_CHECKING:
     from vime_train.config._run_config import RunConfig
@@ -46,23 +46,6 @@ def _rollouts(config: RunConfig) -> Iterator[str]:
 
 def _weights(key: str, directory: Path) -> Iterator[str]:
     for file in sorted(directory.glob("*.safetensors")):
-        problem = safetensors_damage(file)
+        problem = damage(file)
         if problem is not None:
             yield f"{key} = {str(directory)!r}: {file} {problem}; copy or convert it again."
-
-
-def safetensors_damage(file: Path) -> str | None:
-    """What is wrong with a safetensors file: its header tells how long it has to be. None if it is whole."""
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        begin = stream.read(8)
-        length = struct.unpack("<Q", begin)[0] if len(begin) == 8 else 0
-        if not 0 < length <= size - 8:
-            return f"has {size} bytes and is cut off in its header"
-        try:
-            header = json.loads(stream.read(length))
-            ends = [one["data_offsets"][1] for name, one in header.items() if name != "__metadata__"]
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return "has a header that cannot be read: it is damaged"
-    needed = 8 + length + max(ends, default=0)
-    return None if needed == size else f"has {size} of {needed} bytes: it is cut off or damaged"
