@@ -80,7 +80,7 @@ def _arithmetic(config: RunConfig) -> list[str]:
         f"iteration, up to {rollout.max_attempts} samples each",
         f"  steps       {len(sizes)} optimizer steps per iteration, of {max(sizes)} rollouts",
         f"  layout      dp {layout.dp} x cp {layout.cp} x tp {layout.tp} x pp {layout.pp} (vpp {layout.vpp}) = "
-        f"{layout.world_size} trainer ranks, {config.engines_in_all} engines",
+        f"{layout.world_size} trainer ranks; engines: {config.engines_in_all}",
         f"  lengths     at most {config.max_sample_tokens} tokens per sample, "
         f"{config.batching.max_tokens_per_gpu} per GPU and micro-batch",
     ]
