@@ -21,7 +21,16 @@ from vime_metrics import Last, Mean, merge
 from vime_train._errors import RunError, Terminated
 from vime_train._job import Job
 from vime_train.cluster import Cluster, terminated_by_exception
-from vime_train.phases import DivergenceGuard, Generation, Timer, WeightSync, probe, scored_by_teacher, train_supervised
+from vime_train.phases import (
+    DivergenceGuard,
+    Generation,
+    Timer,
+    WeightSync,
+    Work,
+    probe,
+    scored_by_teacher,
+    train_supervised,
+)
 from vime_train.report import MetricsLog, PlainProgress, open_sinks, write_last_iteration
 from vime_train.rollout import assemble, evaluate, warm_up
 from vime_train.state import AHEAD, BUFFER
@@ -169,7 +178,7 @@ class _Loop:
 
     def _step(self, iteration: int) -> None:
         """One iteration of the algorithm."""
-        timer = Timer()
+        timer, work = Timer(), self._work()
         with timer.phase("generate"), self._nothing_lost():
             collected = self._generation.take(version=self._sync.version)
         with timer.phase("check"):
@@ -191,10 +200,18 @@ class _Loop:
             self._sync.send(version=iteration)
         with timer.phase("evaluate"):
             evaluation = self._evaluate() if self._is_due(self._config.evaluation.every) else {}
-        figures = [collected.metrics, batch.metrics, difference, _over_steps(steps), evaluation, hidden]
+        idle = {"time/orchestration": work.orchestration(seconds=timer.seconds)} if work else {}
+        figures = [collected.metrics, batch.metrics, difference, _over_steps(steps), evaluation, hidden, idle]
         self._record(iteration, [*figures, timer.metrics()])
         if self._is_due(self._config.checkpoint.every):
             self._save()
+
+    def _work(self) -> Work | None:
+        """What trainers and engines do from now on; one step off-policy they work at once, and it tells nothing."""
+        if self._config.rollout.one_step_off_policy:
+            return None
+        groups = (self._trainers, self._engines, self._teacher)
+        return Work([group for group in groups if group is not None])
 
     def _check(self, collected: Collected) -> Figures:
         """Whether both sides agree under the newest weights: on the rollouts, or on a probe where those are older."""

@@ -42,6 +42,7 @@ def test_every_phase_is_timed(straight: Life) -> None:
         phases = [record[f"time/{name}"] for name in ("generate", "check", "plan", "train", "sync")]
         assert all(seconds >= 0 for seconds in phases)
         assert sum(phases) <= record["time/step"]
+        assert record["time/plan"] < record["time/orchestration"] < record["time/step"]
 
 
 def test_the_run_directory_is_complete(straight: Life) -> None:

@@ -114,6 +114,11 @@ def test_generation_beside_other_phases_is_told_and_is_in_none_of_them() -> None
     assert "hidden" not in dict(table_rows(summarise(run_records())))
 
 
+def test_time_in_which_nobody_worked_is_told_with_its_share() -> None:
+    summary = summarise([record(1, time__step=4.0, time__orchestration=0.1), record(2, time__step=2.0)])
+    assert ("orchestration", "0.10 s, 3.3% of the step: nobody worked") in table_rows(summary)
+
+
 def test_the_table_says_what_the_run_came_to() -> None:
     stream = io.StringIO()
     print_table(summarise(run_records()), "demo", stream)

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 _log = logging.getLogger("vime_train")
@@ -32,6 +33,7 @@ class Host:
         # before the object's libraries are imported: most of them read these only once
         os.environ.update(environment)
         self._held: object = None
+        self._busy_seconds = 0.0
         print(f"process {os.getpid()}", flush=True)
         logging.basicConfig(format=f"%(asctime)s {Path(log).stem} %(levelname)s %(message)s", datefmt="%H:%M:%S")
         _log.setLevel(logging.INFO)
@@ -40,6 +42,10 @@ class Host:
         """The actor's process."""
         return os.getpid()
 
+    def busy_seconds(self) -> float:
+        """How long the object has worked since it was made."""
+        return self._busy_seconds
+
     def start(self, make: Callable[..., object], arguments: Mapping[str, object]) -> None:
         """Make the object."""
         with _traceback_in_log(), _timed("start"):
@@ -47,16 +53,24 @@ class Host:
 
     def call(self, method: str, *arguments: object, **named: object) -> object:
         """Call a method of the object."""
-        with _traceback_in_log(), _timed(method):
-            return getattr(self._held, method)(*arguments, **named)
+        with _traceback_in_log(), _timed(method) as took:
+            result = getattr(self._held, method)(*arguments, **named)
+        self._busy_seconds += took.seconds
+        return result
+
+
+@dataclass(slots=True)
+class _Took:
+    seconds: float = 0.0
 
 
 @contextmanager
-def _timed(what: str) -> Iterator[None]:
-    """Log how long it took; what failed has its traceback instead."""
-    began = time.monotonic()
-    yield
-    _log.info("%s: %.2f s", what, time.monotonic() - began)
+def _timed(what: str) -> Iterator[_Took]:
+    """Log how long it took, and tell it after the block; what failed has its traceback instead."""
+    took, began = _Took(), time.monotonic()
+    yield took
+    took.seconds = time.monotonic() - began
+    _log.info("%s: %.2f s", what, took.seconds)
 
 
 @contextmanager

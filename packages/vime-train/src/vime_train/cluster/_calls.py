@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -100,6 +101,19 @@ def ask_health(handle: Handle) -> Call:
     """Ask for a sign of life, which comes also while another call of the actor is under way."""
     ref = handle.actor.process_id.options(concurrency_group=_HEALTH).remote()
     return Call(handle=handle, ref=ref, doing="tell its health")
+
+
+def busy_seconds(handles: Sequence[Handle]) -> list[float]:
+    """How long each actor's object has worked so far; 0 for an actor that cannot tell."""
+    import ray
+    from ray.exceptions import RayError
+
+    refs = [one.actor.busy_seconds.options(concurrency_group=_HEALTH).remote() for one in handles]
+    found = [0.0] * len(refs)
+    for place, ref in enumerate(refs):
+        with suppress(RayError):  # whoever waits for its work is told that it is gone
+            found[place] = ray.get(ref, timeout=_GRACE_SECONDS)
+    return found
 
 
 def share(value: T) -> ray.ObjectRef[T]:

@@ -104,6 +104,10 @@ class Slots:
         for watch in self._watching:
             watch.join(_PATIENCE_SECONDS)
 
+    def busy_seconds(self) -> list[float]:
+        """How long the process that each engine has now has worked so far."""
+        return _calls.busy_seconds([slot.handle for slot in self._slots])
+
     def process_ids(self) -> list[int]:
         """The process of every engine."""
         return [slot.handle.process_id() for slot in self._slots]

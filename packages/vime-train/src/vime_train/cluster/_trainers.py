@@ -110,6 +110,10 @@ class TrainerGroup:
         """Take up what `save` wrote."""
         self._each("load", str(directory), doing=f"load the checkpoint {directory}")
 
+    def busy_seconds(self) -> list[float]:
+        """How long each rank has worked so far."""
+        return _calls.busy_seconds(self._handles)
+
     def process_ids(self) -> list[int]:
         """The process of every rank."""
         return [handle.process_id() for handle in self._handles]

@@ -7,6 +7,7 @@ from vime_train.phases._supervised import learning_rate, train_supervised
 from vime_train.phases._sync import WeightSync, WeightSyncError
 from vime_train.phases._teacher import scored_by_teacher
 from vime_train.phases._timer import Timer
+from vime_train.phases._work import Work
 
 __all__ = [
     "DivergenceError",
@@ -15,6 +16,7 @@ __all__ = [
     "Timer",
     "WeightSync",
     "WeightSyncError",
+    "Work",
     "learning_rate",
     "probe",
     "scored_by_teacher",

@@ -33,7 +33,12 @@ class Timer:
         finally:
             self._seconds[name] = self._seconds.get(name, 0.0) + time.monotonic() - start
 
+    @property
+    def seconds(self) -> float:
+        """Since the timer was made."""
+        return time.monotonic() - self._start
+
     def metrics(self) -> dict[str, Sum]:
         """`time/PHASE` for each phase, and `time/step` since the timer was made, in seconds."""
         phases = {f"time/{name}": Sum(seconds) for name, seconds in self._seconds.items()}
-        return {**phases, "time/step": Sum(time.monotonic() - self._start)}
+        return {**phases, "time/step": Sum(self.seconds)}

@@ -24,6 +24,7 @@ class Summary:
         length: mean response length in tokens of the first and of the last iteration.
         seconds: mean seconds per iteration of each phase, and of the whole step.
         hidden: mean seconds per iteration of generation beside other phases, which is in none of them.
+        orchestration: mean seconds per iteration in which neither a trainer nor an engine worked.
         imbalance: mean of max rank cost / mean rank cost.
         lockstep: mean of the slowest micro-batches' sum / mean rank cost.
         padding: mean part of the tokens held that is padding.
@@ -36,6 +37,7 @@ class Summary:
     length: tuple[float, float] | None
     seconds: dict[str, float]
     hidden: float | None
+    orchestration: float | None
     imbalance: float | None
     lockstep: float | None
     padding: float | None
@@ -53,6 +55,7 @@ def summarise(records: Sequence[Record]) -> Summary:
         length=_ends(trained, "response/mean_length"),
         seconds=_seconds(trained),
         hidden=_hidden(trained),
+        orchestration=_mean(trained, "time/orchestration"),
         imbalance=_mean(trained, "plan/imbalance"),
         lockstep=_mean(trained, "plan/lockstep"),
         padding=_mean(trained, "plan/padding"),

@@ -30,6 +30,9 @@ def table_rows(summary: Summary) -> list[tuple[str, str]]:
         rows.append(("step time", _split(summary.seconds)))
     if summary.hidden is not None:
         rows.append(("hidden", f"{summary.hidden:.2f} s of generation ran beside other phases"))
+    if summary.orchestration is not None:
+        share = summary.orchestration / summary.seconds["step"]
+        rows.append(("orchestration", f"{summary.orchestration:.2f} s, {share:.1%} of the step: nobody worked"))
     if summary.imbalance is not None and summary.lockstep is not None:
         rows.append(("imbalance", f"{summary.imbalance:.3f} per step, {summary.lockstep:.3f} in lockstep (1 is ideal)"))
     if summary.padding is not None:
