@@ -1,10 +1,11 @@
 """Law T1 as a table: how far one optimizer step lies from the step on one rank, in every layout.
 
-    python packages/vime-train/benchmarks/t1_table.py [--out FILE]
+    python packages/vime-train/benchmarks/t1_table.py [--experts] [--out FILE]
 
 Real Megatron-core over gloo, one process per rank, the saved batch of the tests (12 rollouts, 16 samples of 5 to 63
 tokens, siblings, masked tokens, a fully masked sample), fp32. The optimizer is gradient descent without clipping (Adam
-with an epsilon of 1000), so that a wrong scale would show. Takes about a minute on two cores.
+with an epsilon of 1000), so that a wrong scale would show. Takes about a minute on two cores. With `--experts` the
+model is a mixture of experts with one dense layer.
 """
 
 from __future__ import annotations
@@ -31,6 +32,20 @@ LAYOUTS: list[dict[str, int]] = [
     {"tp": 2, "cp": 2},
     {"tp": 2, "pp": 2},
     {"pp": 4},
+]
+EXPERT_LAYOUTS: list[dict[str, int]] = [
+    {},
+    {"dp": 2},
+    {"cp": 2},
+    {"tp": 2},
+    {"pp": 2},
+    {"pp": 2, "vpp": 2},
+    {"dp": 2, "ep": 2},
+    {"cp": 2, "ep": 2},
+    {"tp": 2, "ep": 2},
+    {"dp": 2, "cp": 2, "ep": 4},
+    {"dp": 2, "tp": 2, "ep": 2},
+    {"dp": 2, "pp": 2, "ep": 2},
 ]
 MODES = [(aggregation, per_token) for aggregation in ("rollout_mean", "token_mean") for per_token in (False, True)]
 RANKS = 4
@@ -81,7 +96,7 @@ def rank_batch(config: object, rank: int) -> object:
     return batches[rank // (config.layout.cp * config.layout.tp) % config.layout.dp]
 
 
-def work(rank: int, directory: Path) -> None:
+def work(rank: int, layouts: list[dict[str, int]], directory: Path) -> None:
     """Everything one process does: every layout that has its rank, every mode."""
     import torch
 
@@ -89,7 +104,7 @@ def work(rank: int, directory: Path) -> None:
     from vime_train.megatron import Trainer
 
     torch.set_num_threads(1)
-    for number, layout in enumerate(LAYOUTS):
+    for number, layout in enumerate(layouts):
         for mode, (aggregation, per_token) in enumerate(MODES):
             config = RunConfig.model_validate(
                 {
@@ -115,12 +130,15 @@ def work(rank: int, directory: Path) -> None:
                 (out / "report.json").write_text(json.dumps(report))
 
 
-def make_model(directory: Path) -> None:
+def make_model(directory: Path, *, experts: bool) -> None:
     import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
     torch.manual_seed(0)
-    config = Qwen3Config(
+    routed = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "mlp_only_layers": [1]}
+    config_class, model_class = (Qwen3MoeConfig, Qwen3MoeForCausalLM) if experts else (Qwen3Config, Qwen3ForCausalLM)
+    config = config_class(
+        **(routed if experts else {}),
         vocab_size=48,
         hidden_size=32,
         intermediate_size=64,
@@ -132,7 +150,7 @@ def make_model(directory: Path) -> None:
         initializer_range=0.2,
         tie_word_embeddings=False,
     )
-    Qwen3ForCausalLM(config).save_pretrained(directory)
+    model_class(config).save_pretrained(directory)
 
 
 def outcome(directory: Path) -> tuple[dict[str, np.ndarray], float]:
@@ -142,16 +160,16 @@ def outcome(directory: Path) -> tuple[dict[str, np.ndarray], float]:
     return load_file(directory / "model.safetensors"), report["grad_norm"]
 
 
-def table(directory: Path) -> str:
+def table(layouts: list[dict[str, int]], directory: Path) -> str:
     """One row per layout; a cell is the largest difference of any weight, and the relative one of the gradient norm."""
     modes = [f"{name}, per-token loss {'on' if on else 'off'}" for name, on in MODES]
     lines = [
         "| layout | ranks | " + " | ".join(modes) + " |",
         "|---|---|" + "---|" * len(MODES),
     ]
-    for number, layout in enumerate(LAYOUTS):
+    for number, layout in enumerate(layouts):
         name = " ".join(f"{axis} {size}" for axis, size in layout.items()) or "dp 1"
-        ranks = int(np.prod([size for axis, size in layout.items() if axis != "vpp"], initial=1))
+        ranks = int(np.prod([size for axis, size in layout.items() if axis not in ("vpp", "ep")], initial=1))
         cells = [_cell(directory, number, mode) for mode in range(len(MODES))]
         lines.append(f"| {name} | {ranks} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
@@ -172,20 +190,22 @@ def _cell(directory: Path, number: int, mode: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="also write the table to this file")
+    parser.add_argument("--experts", action="store_true", help="a model with experts, also spread over ranks (EP)")
     arguments = parser.parse_args()
+    layouts = EXPERT_LAYOUTS if arguments.experts else LAYOUTS
     os.environ.update(OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        make_model(directory / "model")
+        make_model(directory / "model", experts=arguments.experts)
         context = multiprocessing.get_context("spawn")
-        processes = [context.Process(target=work, args=(rank, directory)) for rank in range(RANKS)]
+        processes = [context.Process(target=work, args=(rank, layouts, directory)) for rank in range(RANKS)]
         for process in processes:
             process.start()
         for process in processes:
             process.join()
         if any(process.exitcode for process in processes):
             sys.exit("a rank failed; its error is above")
-        text = table(directory)
+        text = table(layouts, directory)
     print(text)
     if arguments.out:
         arguments.out.write_text(text)
