@@ -280,10 +280,10 @@ def obvious_fill(items: Items, num_bins: int) -> list[int] | None:
 def test_rooms_are_filled_roomiest_first(items: Items, num_bins: int) -> None:
     if len(items) < num_bins:
         return
-    first, rest = range(num_bins), range(num_bins, len(items))
-    grid = fill_rooms(items, Grid.of([[item] for item in first], items, 1), rest, CAPACITY)
-    assert (None if grid is None else grid.used) == obvious_fill(items, num_bins)
-    if grid is not None:
+    grid = Grid.of([[item] for item in range(num_bins)], items, 1)
+    filled = fill_rooms(items, grid, range(num_bins, len(items)), CAPACITY)
+    assert (grid.used if filled else None) == obvious_fill(items, num_bins)
+    if filled:
         check(grid, items)
 
 

@@ -21,7 +21,7 @@ from vime_schedule._planner._items import Items
 
 UNLIMITED = 2**62
 GOOD_ENOUGH = 4  # a transfer within a quarter of the wanted one ends the search for a better one
-LOOKS = 64  # items of the dearest group looked at for one transfer
+LOOKS = 16  # items of the dearest group looked at for one transfer
 LOOKS_UNDER_CEILINGS = 8  # where most looks fail
 BINS = 6  # bins of either group, of their cheapest rows, looked at to give one item for two
 GIVEN = 4  # dearest items of each offered

@@ -18,6 +18,7 @@ Laws
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import partial
 from math import fsum
 from operator import neg
 from typing import NamedTuple
@@ -46,28 +47,29 @@ class RowHeights:
     def __init__(self, items: Items, dp: int, num_rows: int, capacity: int) -> None:
         self._dp = dp
         self._total = items.cost_below[-1]
-        self._prices = Prices(items, dp * num_rows, capacity)
-        least = [pigeonhole(cost_below([items]), dp * num_rows), *self._prices.large_costs()[dp : dp * num_rows : dp]]
+        self._prices_of = partial(Prices, items, dp * num_rows, capacity)  # made twice, since they take much memory
+        prices = self._prices_of()
+        least = [pigeonhole(cost_below([items]), dp * num_rows), *prices.large_costs()[dp : dp * num_rows : dp]]
         self._least = [float(cost) for cost in least] + [0.0] * (num_rows - len(least))
-        highest = max(least[0] / capacity, self._prices.densest())
-        self._price = self._best_price(least[0] / capacity)
-        self.bound = max(self._bound_at(self._price), self._bound_at(highest))
+        highest = max(least[0] / capacity, prices.densest())
+        self._price = self._best_price(prices, least[0] / capacity)
+        self.bound = max(self._bound_at(prices, self._price), self._bound_at(prices, highest))
 
-    def _best_price(self, highest: float) -> float:
+    def _best_price(self, prices: Prices, highest: float) -> float:
         """The price with the best bound, by a search in which a few bins of each row stand for all."""
         every = next(n for n in range(max(1, self._dp // FEW), 0, -1) if self._dp % n == 0)
         step = highest / COARSE
-        best = max((self._bound_at(k * step, every), k * step) for k in range(COARSE))
+        best = max((self._bound_at(prices, k * step, every), k * step) for k in range(COARSE))
         for _ in range(FINE):
             step /= 2
             near = (max(0.0, best[1] - step), best[1] + step)
-            best = max(best, *((self._bound_at(price, every), price) for price in near))
+            best = max(best, *((self._bound_at(prices, price, every), price) for price in near))
         return best[1]
 
-    def _bound_at(self, price: float, every: int = 1) -> float:
+    def _bound_at(self, prices: Prices, price: float, every: int = 1) -> float:
         """The least sum of heights that holds the total cost; an estimate if only `every` n-th bin is looked at."""
-        dp, limits = self._dp // every, self._prices.limits(price, every)
-        missing, raised = self._missing(price, limits, every), 0.0
+        dp, limits = self._dp // every, prices.limits(price, every)
+        missing, raised = self._missing(prices.worth(price), limits, every), 0.0
         lowest = limits[dp - 1 :: dp]
         lengths = [fsum([low - height for low, height in zip(lowest, self._least, strict=True) if low > height])]
         if missing > lengths[0] * dp:
@@ -77,13 +79,13 @@ class RowHeights:
             raised, missing = raised + more, missing - more * bins
         return fsum(self._least) + raised
 
-    def _missing(self, price: float, limits: list[float], every: int = 1) -> float:
+    def _missing(self, worth: float, limits: list[float], every: int = 1) -> float:
         """How much more than the rows at their least heights hold there is, for `every` n-th bin."""
         dp, held = self._dp // every, []
         for row, height in enumerate(self._least):
             full = bisect_left(limits, -height, row * dp, row * dp + dp, key=neg)
             held += [height * (full - row * dp), *limits[full : row * dp + dp]]
-        return (self._total - self._prices.worth(price)) / every - fsum(held)
+        return (self._total - worth) / every - fsum(held)
 
     def _rises(self, limits: list[float], dp: int) -> list[list[Rise]]:
         """How rows may rise from their least heights, by the number of bins that follow: dp, dp - 1, ..., 1."""
@@ -97,8 +99,9 @@ class RowHeights:
 
     def targets(self) -> list[int]:
         """What the bins of each row should cost."""
-        limits = self._prices.limits(self._price)
-        missing, heights = self._missing(self._price, limits), list(self._least)
+        prices = self._prices_of()
+        limits = prices.limits(self._price)
+        missing, heights = self._missing(prices.worth(self._price), limits), list(self._least)
         for place, rises in enumerate(self._rises(limits, self._dp)):
             if missing <= 0:
                 break

@@ -36,7 +36,7 @@ def fill_cheapest(
     shift = num_bins.bit_length()
     mask = (1 << shift) - 1
     loads, costs = items.loads, items.costs
-    ahead = [targets[0] - target for target in targets for _ in range(dp)] or [0] * num_bins
+    ahead = list(chain.from_iterable([targets[0] - target] * dp for target in targets)) or [0] * num_bins
     level = min(num_bins, max(ahead.count(0), items.count_above(capacity)))  # bins that get the first items
     first = chosen[:level]
     bins = [[item] for item in first] + [[] for _ in range(num_bins - level)]

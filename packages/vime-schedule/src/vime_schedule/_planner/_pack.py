@@ -13,6 +13,7 @@ Laws
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, compress
@@ -30,7 +31,7 @@ Fill: TypeAlias = Callable[[Items, Sequence[int], int, int, int], Grid | None]
 Rows: TypeAlias = list[list[list[int]]]
 
 CLOSE = 0.002  # a packing this near to its bound ends the search
-LEVEL = 0.0008  # few items are lowered to this near, more of them to less
+LEVEL = 0.0009  # few items are lowered to this near, more of them to less
 FAIR = 0.004  # where items are many, one this near does
 MANY = 8192  # items above which searches are shorter
 INSIDE = 3  # rows peeled below the top
@@ -78,13 +79,19 @@ def _peel_and_spread(items: Items, dp: int, num_rows: int, capacity: int, close:
 
 def _fill_tightly(items: Items, dp: int, num_rows: int, capacity: int, targets: Sequence[int]) -> list[Grid]:
     """Spread all but the last items over the bins, and fill the rooms with those; nothing if they do not fit."""
-    loads = list(accumulate(items.loads))
-    cut = bisect_right(loads, loads[-1] * (1 - LAST))
+    cut = _spread_count(items)
     if cut < dp * num_rows:
         return []
     spread = fill_cheapest(items, items.indices[:cut], dp, num_rows, capacity, targets)
-    filled = None if spread is None else fill_rooms(items, spread, items.indices[cut:], capacity)
-    return [] if filled is None else [sort_rows(filled)]
+    if spread is None or not fill_rooms(items, spread, items.indices[cut:], capacity):
+        return []
+    return [sort_rows(spread)]
+
+
+def _spread_count(items: Items) -> int:
+    """The number of items, longest first, that hold all but the last part of the load."""
+    loads = array("d", accumulate(items.loads))  # a quarter of the memory of a list
+    return bisect_right(loads, loads[-1] * (1 - LAST))
 
 
 def _fill_rest(items: Items, fixed: Rows, dp: int, num_rows: int, capacity: int, fill: Fill) -> list[Grid]:

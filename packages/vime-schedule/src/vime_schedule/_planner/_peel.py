@@ -148,20 +148,20 @@ def first_fit_decreasing(items: Items, chosen: Sequence[int], dp: int, num_rows:
     return Grid.of(bins, items, dp)
 
 
-def fill_rooms(items: Items, grid: Grid, chosen: Sequence[int], capacity: int) -> Grid | None:
-    """Fill the rooms of the bins, largest first, with the longest of the `chosen` items; None if some are left.
+def fill_rooms(items: Items, grid: Grid, chosen: Sequence[int], capacity: int) -> bool:
+    """Fill the rooms of the bins, largest first, with the longest of the `chosen` items; whether none is left.
 
     >>> from vime_schedule._planner._items import sort_items
     >>> items = sort_items([0, 1, 2, 3], loads=[7, 6, 4, 3], costs=[7, 6, 4, 3], capacity=10)
-    >>> fill_rooms(items, Grid.of([[0], [1]], items, dp=2), [2, 3], capacity=10).bins
-    [[0, 3], [1, 2]]
+    >>> grid = Grid.of([[0], [1]], items, dp=2)
+    >>> fill_rooms(items, grid, [2, 3], capacity=10), grid.bins
+    (True, [[0, 3], [1, 2]])
     """
     order = chosen if items.is_monotone else sorted(chosen, key=items.loads.__getitem__, reverse=True)
     free = _by_load_alone(items, order)
-    bins = list(grid.bins)
-    for b in sorted(range(len(bins)), key=grid.used.__getitem__):
+    for b in sorted(range(len(grid.bins)), key=grid.used.__getitem__):
         room = capacity - grid.used[b]
         first = free.next_free(free.first_within(room))
         if first < len(order):
-            bins[b] = bins[b] + [order[index] for index in free.take_bin(room, 1, 0, first)]
-    return None if free.count else Grid.of(bins, items, grid.dp)
+            grid.put(b, grid.bins[b] + [order[index] for index in free.take_bin(room, 1, 0, first)], items)
+    return free.count == 0

@@ -12,8 +12,9 @@ Laws
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
-from itertools import accumulate
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate, islice
 from operator import neg, truediv
 
 from vime_schedule._planner._items import Items, never_rises
@@ -33,22 +34,23 @@ class Prices:
         if not items.is_monotone:
             order = sorted(range(len(items)), key=loads.__getitem__, reverse=True)
             costs, loads = [costs[item] for item in order], [loads[item] for item in order]
-        num_large = items.count_above(capacity // 2)
+        first = items.count_above(capacity // 2)
+        densities = list(map(truediv, islice(costs, first, None), islice(loads, first, None)))
+        rooms = [max(0, capacity - load) for load in loads[:first]]
+        within = [bisect_left(loads, -room, first, key=neg) - first for room in rooms]  # the longest small one
         self._num_bins = num_bins
         self._capacity = capacity
-        small_loads, self._cost_below, self._first = loads[num_large:], items.cost_below, num_large
-        densities = list(map(truediv, costs[num_large:], small_loads))
-        rising, densest = small_loads[::-1], densities[::-1]
+        self._cost_below, self._loads, self._first = items.cost_below, loads, first
+        densest: Sequence[float] = densities  # of the small samples from each on
         if not (items.is_monotone and never_rises(densities)):
+            densest = list(accumulate(reversed(densities), max))[::-1]
             order = sorted(range(len(densities)), key=densities.__getitem__, reverse=True)
-            self._cost_below, self._first = list(accumulate([costs[num_large + k] for k in order], initial=0)), 0
-            densities, small_loads = [densities[k] for k in order], [small_loads[k] for k in order]
-            densest = list(accumulate(densest, max))
+            self._cost_below = list(accumulate([costs[first + k] for k in order], initial=0))
+            self._loads, self._first = [loads[first + k] for k in order], 0
+            densities = [densities[k] for k in order]
+        fillings = [densest[k] if k < len(densest) else 0.0 for k in within]
         self._densities = array("d", densities)
-        self._loads = small_loads
-        rooms = [max(0, capacity - load) for load in loads[:num_large]]
-        fillings = [densest[k - 1] if k else 0.0 for k in [bisect_right(rising, room) for room in rooms]]
-        self._large = sorted(zip(costs[:num_large], rooms, fillings, strict=True), reverse=True)[:num_bins]
+        self._large = sorted(zip(costs[:first], rooms, fillings, strict=True), reverse=True)[:num_bins]
 
     def large_costs(self) -> list[int]:
         """The costs of the large samples, dearest first."""
@@ -62,7 +64,7 @@ class Prices:
         """What all small samples are worth."""
         cut = bisect_left(self._densities, -price, key=neg)
         cost = self._cost_below[self._first + cut] - self._cost_below[self._first]
-        return cost - price * sum(self._loads[:cut])
+        return cost - price * sum(islice(self._loads, self._first, self._first + cut))
 
     def limits(self, price: float, every: int = 1) -> list[float]:
         """The limit of each bin, or of every n-th of them, dearest first."""
