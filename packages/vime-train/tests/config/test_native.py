@@ -12,6 +12,7 @@ import pytest
 from vime_train.config import data_parallel_fields, load_config, native_problems, transformer_fields
 from vime_train.config._native import DATA_PARALLEL, ENGINE, OPTIMIZER, OWNED, TRANSFORMER
 from vime_train.config._native_refused import REFUSED
+from vime_train.config._vendor_choices import choices
 from vime_train.config._vendor_fields import VendorClass, accepts, fields
 
 
@@ -44,6 +45,9 @@ def test_fields_that_exist_and_fit_pass() -> None:
         ("optimizer.adam_eps='x'", "OptimizerConfig.adam_eps is declared as float"),
         ("vllm.gpu_memory_utilisation=1", "Did you mean vllm.gpu_memory_utilization?"),
         ("vllm.gpu_memory_utilization='a'", "EngineArgs.gpu_memory_utilization is declared as float"),
+        ("vllm.kv_cache_dtype='fp7'", "EngineArgs.kv_cache_dtype is one of 'auto', "),
+        ("vllm.performance_mode='x'", "is one of 'balanced', 'interactivity', 'throughput'"),
+        ("vllm.safetensors_load_strategy='x'", "'torchao', None."),
         ("vllm.model='x'", "this is decided by model.path; set it there"),
     ],
 )
@@ -143,6 +147,16 @@ def test_a_name_of_literals_takes_scalars_only_where_the_vendor_writes_so() -> N
     assert accepts("CacheDType", "auto", aliases_are_scalars=True)
     assert not accepts("CacheDType", "auto", aliases_are_scalars=False)
     assert not accepts("CacheDType", ["auto"], aliases_are_scalars=True)
+
+
+def test_names_of_literals_are_followed_and_other_names_allow_everything() -> None:
+    engine = ENGINE[0]
+    assert choices(engine, "SchedulerPolicy") == ("fcfs", "priority")
+    assert choices(engine, "SchedulerPolicy | None") == ("fcfs", "priority", None)
+    assert choices(engine, "Literal['a', 'b'] | None") == ("a", "b", None)
+    assert choices(engine, "SchedulerPolicy | str") == ()
+    assert choices(engine, "AttentionBackendEnum | None") == ()
+    assert choices(engine, "NoSuchName") == ()
 
 
 def test_a_configuration_within_a_configuration_is_a_table() -> None:

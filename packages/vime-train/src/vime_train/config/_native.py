@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from vime_train.config._native_refused import refusal
+from vime_train.config._vendor_choices import choices
 from vime_train.config._vendor_fields import VendorClass, accepts, fields
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ def _section_problems(
             annotation, vendor = known[key]
             if not accepts(annotation, value, aliases_are_scalars=vendor.aliases_are_scalars):
                 yield f"{given}: {vendor.name}.{key} is declared as {annotation}."
+            elif (allowed := choices(vendor, annotation)) and value not in allowed:
+                yield f"{given}: {vendor.name}.{key} is one of {', '.join(map(repr, allowed))}."
 
 
 def _fields_of(names: str, vendor: VendorClass, known: Mapping[str, object]) -> str:

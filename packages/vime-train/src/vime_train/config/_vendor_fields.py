@@ -28,7 +28,7 @@ class VendorClass:
 @cache
 def fields(vendor: VendorClass) -> dict[str, str]:
     """Field name to annotation, as written; empty when the vendor is not installed."""
-    source = _source(vendor)
+    source = source_of(vendor)
     if source is None:
         return {}
     for node in ast.parse(source).body:
@@ -41,7 +41,8 @@ def fields(vendor: VendorClass) -> dict[str, str]:
     raise LookupError(f"{vendor.package}/{vendor.file} has no class {vendor.name}: its layout is not the expected one.")
 
 
-def _source(vendor: VendorClass) -> str | None:
+def source_of(vendor: VendorClass) -> str | None:
+    """The text of the vendor's file; None when it is not installed."""
     spec = find_spec(vendor.package)  # of a top-level name: this imports nothing
     for location in (spec.submodule_search_locations or ()) if spec is not None else ():
         path = Path(location, vendor.file)
