@@ -215,7 +215,8 @@ _VLLM = (
     ),
     Refusal(
         keys=_split(
-            "*eplb* *_dbo* dbo_* ubatch_size dp_sync_interval *_for_dp_* elastic_* *fault_tolerance* all2all_*"
+            "*eplb* expert_placement_strategy *_dbo* dbo_* ubatch_size dp_sync_interval *_for_dp_* elastic_* "
+            "*fault_tolerance* all2all_* ray_workers_use_nsight"
         ),
         reason="it is for several engines that serve as one, and these do not know each other; remove it",
     ),
