@@ -42,6 +42,8 @@ def test_experts_may_be_spread_over_the_ranks_of_a_stage(layout: list[str]) -> N
         ),
         (["model.num_experts_per_tok=3"], "model.num_experts_per_tok is read by nothing without model.num_experts"),
         (["model.moe_intermediate_size=32"], "model.moe_intermediate_size is read by nothing"),
+        (["algorithm.routing_replay=true"], "algorithm.routing_replay = true: the model has no router"),
+        ([*EXPERTS, "algorithm.routing_replay=true"], "are those of the pass that recomputes. Set the second"),
         ([*EXPERTS, "megatron.moe_router_topk=4"], "experts are those of config.json"),
         (["vllm.worker_extension_cls='a.B'"], "engines bring one of their own"),
     ],
@@ -80,3 +82,10 @@ def test_ranks_that_meet_at_every_micro_batch_are_planned_in_lockstep(
 ) -> None:
     config = RunConfig.model_validate({"layout": {"ep": ep}, "batching": {"objective": chosen}})
     assert objective(config) == planned
+
+
+def test_replayed_experts_would_be_those_of_another_micro_batch_where_layers_are_computed_again() -> None:
+    replay = (*EXPERTS, "algorithm.routing_replay=true", "algorithm.old_log_probs='recompute'")
+    check_launch(load_config(["arithmetic.toml"], replay), machine=LAPTOP, vocab_size=64)
+    again = ("megatron.recompute_granularity='full'", "cluster.gpus_per_process=1")
+    assert "a layer that is computed again would take the next" in refusal(*replay, *again, machine=SERVER)

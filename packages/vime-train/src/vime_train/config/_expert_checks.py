@@ -22,6 +22,7 @@ def expert_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
         return
     yield from _routing(shape.experts, shape.origin)
     yield from _spread(config, shape.experts, shape.origin)
+    yield from _replay(config)
     hidden = shape.experts.hidden_size
     if not config.on_gpus and hidden % CPU_HIDDEN_MULTIPLE:
         yield (
@@ -37,6 +38,8 @@ def _dense(config: RunConfig, shape: ModelShape) -> Iterator[str]:
     coefficient = config.train.router_aux_loss_coefficient
     if coefficient:
         yield f"train.router_aux_loss_coefficient = {coefficient:g}: the model has no router ({shape.origin}). {remedy}"
+    if config.algorithm.routing_replay:
+        yield f"algorithm.routing_replay = true: the model has no router ({shape.origin}). {remedy}"
     if config.model.path is None:
         for name in ("num_experts_per_tok", "moe_intermediate_size"):
             if getattr(config.model, name) != ModelSection.model_fields[name].default:
@@ -68,4 +71,19 @@ def _spread(config: RunConfig, experts: ExpertShape, origin: str) -> Iterator[st
         yield (
             f"layout.ep = {layout.ep}: experts are spread over the dp * cp * tp = {stage} ranks of a stage, which are "
             f"not divisible by {layout.ep}; choose layout.ep among the divisors of {stage}."
+        )
+
+
+def _replay(config: RunConfig) -> Iterator[str]:
+    if not config.algorithm.routing_replay:
+        return
+    if config.algorithm.old_log_probs != "recompute":
+        yield (
+            "algorithm.routing_replay = true without algorithm.old_log_probs = 'recompute': the experts that are "
+            "replayed are those of the pass that recomputes. Set the second, or remove the first."
+        )
+    if config.megatron.get("recompute_granularity") is not None:
+        yield (
+            "algorithm.routing_replay = true with megatron.recompute_granularity: a layer that is computed again would "
+            "take the next micro-batch's experts. Use one of the two."
         )

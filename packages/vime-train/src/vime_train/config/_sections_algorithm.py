@@ -69,6 +69,7 @@ class AlgorithmSection(Section):
     `whiten` normalises advantages over all tokens of an iteration; by default where the estimator is defined with it.
     `gamma` and `lam` are those of returns and of GAE. `old_log_probs` are the denominator of ratios: the engine's, or
     recomputed by the trainers before the first step of an iteration.
+    With `routing_replay` every step sends a token through the experts that the recomputing pass chose for it.
     `clip_low` and `clip_high` are the loss's own unless given: 0.2 and 0.28 for `policy`, 3e-4 and 4e-4 for `gspo`, 1
     and 4 for `cispo`. `dual_clip` bounds the loss of negative advantages. `off_policy_delta` leaves out failed
     sequences that the policy has moved away from by more nats per token.
@@ -95,6 +96,7 @@ class AlgorithmSection(Section):
     aggregation: Literal["rollout_mean", "sample_mean", "token_mean", "prompt_mean", "constant"] = "rollout_mean"
     constant_tokens: Positive | None = None
     old_log_probs: Literal["rollout", "recompute"] = "rollout"
+    routing_replay: bool = False
     kl: KLSection = KLSection()
     correction: CorrectionSection = CorrectionSection()
     distillation: DistillationSection = DistillationSection()

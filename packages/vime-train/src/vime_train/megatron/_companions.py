@@ -21,6 +21,7 @@ from vime_train.algorithm import token_advantages
 from vime_train.megatron._critic import Critic
 from vime_train.megatron._frozen import FrozenModel
 from vime_train.megatron._objectives import ScoringObjective
+from vime_train.megatron._routing_replay import recorded_routing
 from vime_train.megatron._scoring import score_batch
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class Companions:
         old = None
         if section.old_log_probs == "recompute":
             scoring = ScoringObjective(groups=self._policy.groups, temperature=temperature)
-            old = score_batch(batch, self._policy, scoring)
+            with recorded_routing(self._policy.chunks, on=section.routing_replay):
+                old = score_batch(batch, self._policy, scoring)
             columns["rollout_log_probs"] = batch.old_log_probs
         if self._reference is not None:
             columns["reference_log_probs"] = self._reference.log_probs(batch, temperature=temperature)

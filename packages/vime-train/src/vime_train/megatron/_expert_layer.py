@@ -22,6 +22,8 @@ from megatron.core.transformer.moe.moe_layer import MoELayer
 from megatron.core.transformer.moe.router import TopKRouter
 from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
 
+from vime_train.megatron._routing_replay import RoutingReplay
+
 if TYPE_CHECKING:
     import torch.distributed as dist
     from jaxtyping import Bool, Float
@@ -55,6 +57,7 @@ class ExpertLayer(MoELayer):  # type: ignore[misc]
             for parameter in self.experts.parameters():
                 parameter.allreduce = False
         self.router.__class__ = _Router
+        self.router.router_replay = RoutingReplay()
         if not torch.cuda.is_available():
             self.token_dispatcher.__class__ = _HostDispatcher
 

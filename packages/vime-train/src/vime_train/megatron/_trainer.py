@@ -30,6 +30,7 @@ from vime_train.megatron._plan_check import check_same_plan
 from vime_train.megatron._rank_model import RankModel
 from vime_train.megatron._recording import recorded
 from vime_train.megatron._report import reduce_logs
+from vime_train.megatron._routing_replay import replayed_routing
 from vime_train.megatron._scoring import compare_log_probs, score_batch
 from vime_train.megatron._skipped import SkippedStep, describe_skipped
 from vime_train.megatron._update import Trained, update
@@ -222,7 +223,10 @@ class Trainer:
         total = config.train.iterations * config.rollouts_per_iteration
         factor = learning_rate_factor(config.optimizer, rollouts=done, total=total)
         lr = config.optimizer.lr * factor
-        report = {} if critic_only else self._step(batch, step, lr=lr, objective=self._policy_objective)
+        report = {}
+        if not critic_only:
+            with replayed_routing(self._policy.model.chunks, on=config.algorithm.routing_replay):
+                report = self._step(batch, step, lr=lr, objective=self._policy_objective)
         self._counters = replace(self._counters, rollouts=done)
         return {**report, **self._companions.step(batch, list(steps_of(batch))[step], factor=factor)}
 
