@@ -80,12 +80,6 @@ class Grid:
             costs=self.costs + [0] * more,
         )
 
-    def put(self, b: int, held: list[int], items: Items) -> None:
-        """Give bin `b` other items."""
-        self.bins[b] = held
-        self.used[b] = sum([items.loads[item] for item in held])
-        self.costs[b] = sum([items.costs[item] for item in held])
-
     def __add__(self, other: Grid) -> Grid:
         """The rows of both, these first."""
         return Grid(

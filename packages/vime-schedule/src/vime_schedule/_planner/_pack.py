@@ -35,7 +35,7 @@ LEVEL = 0.0009  # few items are lowered to this near, more of them to less
 FAIR = 0.004  # where items are many, one this near does
 MANY = 8192  # items above which searches are shorter
 INSIDE = 3  # rows peeled below the top
-LAST = 0.25  # the part of the load that fills rooms where bins are tight
+LAST = 0.2  # the part of the load that fills rooms where bins are tight
 
 
 def pack_rows(
@@ -51,7 +51,7 @@ def pack_rows(
         if not packings or (packings[-1].lockstep() > close and not by_step):
             aimed = fill_cheapest(items, items.indices, dp, num_rows, capacity, heights.targets())
             packings += [] if aimed is None else [sort_rows(aimed)]
-    packings = packings or _fill_tightly(items, dp, num_rows, capacity, heights.targets())
+    packings = packings or _fill_tightly(items, dp, num_rows, capacity)
     packings = packings or _fill_rest(items, [], dp, num_rows, capacity, first_fit_decreasing)
     best = min(packings, key=Grid.lockstep, default=None)
     if by_step:
@@ -77,12 +77,12 @@ def _peel_and_spread(items: Items, dp: int, num_rows: int, capacity: int, close:
     return packings
 
 
-def _fill_tightly(items: Items, dp: int, num_rows: int, capacity: int, targets: Sequence[int]) -> list[Grid]:
+def _fill_tightly(items: Items, dp: int, num_rows: int, capacity: int) -> list[Grid]:
     """Spread all but the last items over the bins, and fill the rooms with those; nothing if they do not fit."""
     cut = _spread_count(items)
     if cut < dp * num_rows:
         return []
-    spread = fill_cheapest(items, items.indices[:cut], dp, num_rows, capacity, targets)
+    spread = fill_cheapest(items, items.indices[:cut], dp, num_rows, capacity)
     if spread is None or not fill_rooms(items, spread, items.indices[cut:], capacity):
         return []
     return [sort_rows(spread)]

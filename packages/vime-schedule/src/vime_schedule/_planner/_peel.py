@@ -159,9 +159,13 @@ def fill_rooms(items: Items, grid: Grid, chosen: Sequence[int], capacity: int) -
     """
     order = chosen if items.is_monotone else sorted(chosen, key=items.loads.__getitem__, reverse=True)
     free = _by_load_alone(items, order)
+    loads, costs = items.loads, items.costs
     for b in sorted(range(len(grid.bins)), key=grid.used.__getitem__):
         room = capacity - grid.used[b]
         first = free.next_free(free.first_within(room))
         if first < len(order):
-            grid.put(b, grid.bins[b] + [order[index] for index in free.take_bin(room, 1, 0, first)], items)
+            taken = [order[index] for index in free.take_bin(room, 1, 0, first)]
+            grid.bins[b] += taken
+            grid.used[b] += sum([loads[item] for item in taken])
+            grid.costs[b] += sum([costs[item] for item in taken])
     return free.count == 0
