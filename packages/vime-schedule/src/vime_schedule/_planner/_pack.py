@@ -30,7 +30,7 @@ from vime_schedule._planner._peel import FreeItems, fill_rooms, first_fit_decrea
 Fill: TypeAlias = Callable[[Items, Sequence[int], int, int, int], Grid | None]
 Rows: TypeAlias = list[list[list[int]]]
 
-CLOSE = 0.002  # a packing this near to its bound ends the search
+CLOSE = 0.003  # a packing this near to its bound ends the search
 LEVEL = 0.0009  # few items are lowered to this near, more of them to less
 FAIR = 0.004  # where items are many, one this near does
 MANY = 8192  # items above which searches are shorter
