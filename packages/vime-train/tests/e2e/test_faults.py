@@ -92,6 +92,12 @@ def test_each_way_to_end_has_its_exit_code(troubled: Life, stage: str, code: int
     assert troubled.stages[stage].code == code
 
 
+def test_the_output_is_the_report_and_nothing_else(straight: Life, troubled: Life) -> None:
+    """Ray writes there what it thinks of a death; with us that goes to the error stream."""
+    assert straight.stages["run"].output.split()[0] == "run"  # the name of the run, above its table
+    assert all(not stage.output for name, stage in troubled.stages.items() if name != "to the end")
+
+
 @pytest.mark.parametrize("stage", ["driver asked to end", "driver interrupted"])
 def test_a_run_that_is_asked_to_end_says_how_to_go_on(troubled: Life, stage: str) -> None:
     assert f"vime-train resume {troubled.root}" in troubled.stages[stage].errors

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from vime_train.cli._show import show_report
@@ -17,7 +19,8 @@ def resume(arguments: argparse.Namespace) -> int:
 
     progress = make_progress()
     try:
-        root = go_on(arguments.run_dir, progress=progress)
+        with redirect_stdout(sys.stderr):  # Ray writes there what it thinks of a death
+            root = go_on(arguments.run_dir, progress=progress)
     finally:
         progress.close()
     show_report(root)

@@ -5,6 +5,8 @@ Always true: what cannot work is refused before torch or Ray is imported.
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from vime_train.cli._config import checked_config
@@ -22,7 +24,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     progress = make_progress()
     try:
-        root = train(config, progress=progress)
+        with redirect_stdout(sys.stderr):  # Ray writes there what it thinks of a death
+            root = train(config, progress=progress)
     finally:
         progress.close()
     show_report(root)
