@@ -74,13 +74,14 @@ def _made_up(config: RunConfig) -> list[int]:
 def _arithmetic(config: RunConfig) -> list[str]:
     layout, rollout, rollouts = config.layout, config.rollout, config.rollouts_per_iteration
     sizes = _sizes(rollouts, config)
+    experts = f", ep {layout.ep}" if layout.ep > 1 else ""
     return [
         f"{config.name}: {_length(config)} after {config.supervised.steps} supervised steps",
         f"  rollouts    {rollout.prompts_per_iteration} prompts x {rollout.rollouts_per_prompt} = {rollouts} per "
         f"iteration, up to {rollout.max_attempts} samples each",
         f"  steps       {len(sizes)} optimizer steps per iteration, of {max(sizes)} rollouts",
-        f"  layout      dp {layout.dp} x cp {layout.cp} x tp {layout.tp} x pp {layout.pp} (vpp {layout.vpp}) = "
-        f"{layout.world_size} trainer ranks; engines: {config.engines_in_all}",
+        f"  layout      dp {layout.dp} x cp {layout.cp} x tp {layout.tp} x pp {layout.pp} (vpp {layout.vpp}{experts}) "
+        f"= {layout.world_size} trainer ranks; engines: {config.engines_in_all}",
         f"  lengths     at most {config.max_sample_tokens} tokens per sample, "
         f"{config.batching.max_tokens_per_gpu} per GPU and micro-batch",
     ]
