@@ -71,6 +71,8 @@ def test_experts_of_a_directory_are_read(name: str, tmp_path: Path) -> None:
     assert experts is not None
     assert (experts.count, experts.per_token, experts.hidden_size) == (6, 3, 64)
     assert "are not divisible by 4; choose layout.ep among the divisors of 6" in refusal(path, "layout.ep=4")
+    teacher = (f"algorithm.kl.reference={str(tmp_path)!r}", "algorithm.kl.coefficient=0.1", "model.num_experts=4")
+    assert "6 experts" in refusal(*teacher, "layout.dp=4", "layout.ep=4"), "of every model in the trainers"
 
 
 @pytest.mark.parametrize(

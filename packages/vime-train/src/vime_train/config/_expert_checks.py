@@ -21,7 +21,6 @@ def expert_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
         yield from _dense(config, shape)
         return
     yield from _routing(shape.experts, shape.origin)
-    yield from _spread(config, shape.experts, shape.origin)
     yield from _replay(config)
     hidden = shape.experts.hidden_size
     if not config.on_gpus and hidden % CPU_HIDDEN_MULTIPLE:
@@ -59,8 +58,11 @@ def _routing(experts: ExpertShape, origin: str) -> Iterator[str]:
         )
 
 
-def _spread(config: RunConfig, experts: ExpertShape, origin: str) -> Iterator[str]:
-    layout = config.layout
+def spread_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
+    """One sentence per reason why the experts of a model, if it has any, cannot be dealt out to the ranks."""
+    layout, experts, origin = config.layout, shape.experts, shape.origin
+    if experts is None:
+        return
     stage = layout.dp * layout.cp * layout.tp
     if experts.count % layout.ep:
         yield (

@@ -7,6 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vime_train.config._expert_checks import spread_problems
 from vime_train.config._safetensors import stored_shapes
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def model_problems(config: RunConfig, shape: ModelShape) -> Iterator[str]:
     """One sentence per way in which a model cannot be cut by the layout."""
     yield from _tensor_parallel(config, shape)
     yield from _pipeline(config, shape)
+    yield from spread_problems(config, shape)
 
 
 def _tensor_parallel(config: RunConfig, shape: ModelShape) -> Iterator[str]:
