@@ -91,3 +91,20 @@ def test_replayed_experts_would_be_those_of_another_micro_batch_where_layers_are
     check_launch(load_config(["arithmetic.toml"], replay), machine=LAPTOP, vocab_size=64)
     again = ("megatron.recompute_granularity='full'", "cluster.gpus_per_process=1")
     assert "a layer that is computed again would take the next" in refusal(*replay, *again, machine=SERVER)
+
+
+def test_memory_counts_the_experts_that_a_rank_holds(tmp_path: Path) -> None:
+    """A file of holes: 2 GiB of experts, in fp32; all of them on each of four ranks would take 28 GiB with the rest."""
+    values = {
+        "num_hidden_layers": 4, "num_attention_heads": 4, "hidden_size": 64, "vocab_size": 64,
+        "max_position_embeddings": 512, "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 2,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    entry = {"dtype": "F32", "shape": [2**29], "data_offsets": [0, 2**31]}
+    header = json.dumps({"model.layers.0.mlp.experts.0.up_proj.weight": entry}).encode()
+    with (tmp_path / "model.safetensors").open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + 2**31)
+    run = (f"model.path={str(tmp_path)!r}", "layout.dp=4")
+    assert "need about 28 GiB of memory, this machine has 24" in refusal(*run)
+    check_launch(load_config(["arithmetic.toml"], [*run, "layout.ep=4"]), machine=LAPTOP, vocab_size=64)

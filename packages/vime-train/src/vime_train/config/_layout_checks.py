@@ -98,9 +98,14 @@ def _room_on_cpu(config: RunConfig, machine: Machine) -> Iterator[str]:
 
 
 def _weights_gib(config: RunConfig) -> float:
-    """Copies of the weights of `model.path` in fp32: trainers hold weights and gradients, Adam's two numbers once."""
+    """Copies of the weights of `model.path` in fp32: trainers hold weights and gradients, Adam's two numbers once.
+
+    TP does not cut experts, EP spreads them.
+    """
     if config.model.path is None:
         return 0.0
-    parameters = sum(prod(shape) for shape in stored_shapes(Path(config.model.path)).values())
-    copies = 2 * config.layout.dp * config.layout.cp + 2 + config.engine.engines
-    return parameters * FP32_BYTES * copies / 2**30
+    layout, numbers = config.layout, 0.0
+    for name, shape in stored_shapes(Path(config.model.path)).items():
+        replicas = layout.dp * layout.cp * (layout.tp / layout.ep if ".experts." in name else 1)
+        numbers += prod(shape) * (2 * replicas + 2 + config.engine.engines)
+    return numbers * FP32_BYTES / 2**30
