@@ -104,3 +104,24 @@ def test_ranks_that_share_a_micro_batch_share_its_auxiliary_loss(
     ]
     train = {"calculate_per_token_loss": per_token, "router_aux_loss_coefficient": 0.5}
     check(layout, train, only=whole, budget=1000)
+
+
+def test_t1_holds_where_a_pipeline_stage_has_no_experts(
+    start: Callable[..., Any],
+    run_config: Callable[..., Any],
+    plan_batches: Callable[..., Any],
+    tiny_model: Callable[..., Path],
+    read_weights: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    """Its ranks have no optimizer of experts, and take part in the norm of their gradients."""
+    norms, weights = [], []
+    for layout in ({}, {"pp": 2, "dp": 2, "ep": 2}):
+        config = run_config(layout, optimizer=DESCENT)
+        job = start(config, tiny_model("qwen3_moe", mlp_only_layers=[0, 1]))
+        norms.append(job.train(plan_batches(config))[0]["grad_norm"])
+        job.call("export", str(tmp_path / "out"))
+        weights.append(read_weights(tmp_path / "out"))
+    assert norms[1] == pytest.approx(norms[0], rel=2e-5)
+    for name, tensor in weights[0].items():
+        np.testing.assert_allclose(weights[1][name], tensor, rtol=0, atol=1e-5, err_msg=name)
