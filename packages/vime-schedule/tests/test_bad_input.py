@@ -61,7 +61,7 @@ REFUSED = {
     ),
     "all dropped": ({"global_batch_size": 5, "remainder": "drop"}, r"leaves nothing to train"),
     "a small budget": (
-        {"lengths": [50, 60], "oversize": "drop"},
+        {"lengths": [50, 60]},
         r"the budget holds no sample: the shortest, at position 0, has 50 tokens",
     ),
     "few samples": ({"lengths": [5], "global_batch_size": 1}, r"step 0 has 1 samples but needs at least 2"),
@@ -123,12 +123,6 @@ def test_a_cost_that_says_what_to_do_is_not_told_twice() -> None:
     with pytest.raises(ScheduleError) as caught:
         plan(lengths=[5, 6, 7, 8], cost=measured)
     assert str(caught.value) == ("the cost of 5 tokens (first at position 0): length 5 was not measured: measure it.")
-
-
-def test_samples_above_the_budget_may_all_run_alone() -> None:
-    schedule = plan(lengths=[50, 60, 70, 80])
-    assert schedule.oversize == (0, 1, 2, 3)
-    assert schedule.report().total.fill_fraction == 1.0
 
 
 @pytest.mark.parametrize("name", VALUES)

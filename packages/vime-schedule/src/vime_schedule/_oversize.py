@@ -2,7 +2,7 @@
 
 Laws
 - S3 Such a sample trains only alone in its micro-batch, and the plan lists it.
-- A budget below every sample is refused unless each may run alone: otherwise nothing is left to plan.
+- A budget below every sample is refused whatever the policy: it is a wrong number, not a long tail.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ def find_oversize(
     if max(shares) <= capacity:
         return []
     long = [position for position, share in enumerate(shares) if share > capacity]
-    if policy == "alone":
-        return long
     if len(long) == len(shares):
         shortest = lengths.index(min(lengths))
         raise ScheduleError(
             f"the budget holds no sample: the shortest, at position {shortest}, has {lengths[shortest]} tokens and "
             f"takes {shares[shortest]} of {capacity} with padding ({batching}): raise the budget to at least "
-            f"{shares[shortest]}, better {max(shares)}, or choose oversize='alone'."
+            f"{shares[shortest]}, better {max(shares)}."
         )
     if policy == "error":
         raise ScheduleError(
