@@ -12,6 +12,7 @@ Always true:
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -175,6 +176,7 @@ class _Loop:
         self._engines.ready()
         if self._teacher is not None:
             self._teacher.ready()
+        gc.freeze()  # what was imported stays: collections need not look at it again in every iteration
 
     def _step(self, iteration: int) -> None:
         """One iteration of the algorithm."""
