@@ -5,16 +5,19 @@ Always true of a rank batch:
 - sample `i` of every column is sample `schedule.partition[i]` of the whole batch;
 - `weights[i]` was computed from the whole step before the plan was cut, so that
   loss of step = sum over all ranks and samples of `weights[i] * sum_t mask[i][t] * loss[i][t]`;
-- `fingerprint` names the plan; ranks that hold another one refuse to train.
+- `fingerprint` names the plan; ranks that hold another one refuse to train;
+- it crosses processes with one array per column (`_wire`), and comes out equal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from vime_train.rollout._wire import joined, parted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     import numpy.typing as npt
@@ -48,3 +51,11 @@ class RankBatch:
     columns: Mapping[str, tuple[npt.NDArray[np.float32], ...]] = field(default_factory=dict)
     """One entry per response token: the columns of the samples themselves, and what the trainers add before the first
     step: `rollout_log_probs`, `reference_log_probs`, `teacher_log_probs`, `values`, `returns`."""
+
+    def __reduce__(self) -> tuple[Callable[..., RankBatch], tuple[dict[str, Any]]]:
+        """How it is pickled."""
+        return _unpickled, ({one.name: joined(getattr(self, one.name)) for one in fields(self)},)
+
+
+def _unpickled(columns: dict[str, Any]) -> RankBatch:
+    return RankBatch(**{name: parted(value) for name, value in columns.items()})
