@@ -21,6 +21,7 @@ from vime_schedule._planner._lower import lower_rows
 from vime_schedule._planner._lpt import fill_cheapest
 from vime_schedule._planner._pack import pack_rows
 from vime_schedule._planner._peel import FreeItems, fill_rooms, first_fit_decreasing, peel_rows
+from vime_schedule._planner._rematch import _lower, _put_back, _take, rematch_rows
 
 CAPACITY = 100
 COSTS = {
@@ -298,6 +299,58 @@ def obvious_fill(items: Items, num_bins: int) -> list[int] | None:
                 used[b] += load
                 free.remove(load)
     return None if free else used
+
+
+@given(item_lists(), st.integers(1, 4), st.integers(1, 5))
+def test_matching_anew_breaks_nothing_and_never_costs_more(items: Items, dp: int, rows: int) -> None:
+    grid = first_fit_decreasing(items, range(len(items)), dp, rows, CAPACITY)
+    if grid is None:
+        return
+    grid = sort_rows(grid)
+    matched = rematch_rows(grid, items, CAPACITY, goal=0)
+    check(matched, items)
+    assert matched.lockstep() <= grid.lockstep()
+    assert matched == rematch_rows(grid, items, CAPACITY, goal=0)
+
+
+def all_find_a_bin(items: Items, taken: list[int], rest: Grid, tops: list[int]) -> bool:
+    """Whether every taken item fits into a bin of its own, below the capacity and the height of the row."""
+    holder: dict[int, int] = {}
+
+    def places(item: int, tried: set[int]) -> bool:
+        for b in set(range(len(rest.bins))) - tried:
+            if rest.used[b] + items.loads[item] <= CAPACITY and rest.costs[b] + items.costs[item] <= tops[b // rest.dp]:
+                tried.add(b)
+                if b not in holder or places(holder[b], tried):
+                    holder[b] = item
+                    return True
+        return False
+
+    return all(places(item, set()) for item in taken)
+
+
+@given(item_lists(monotone=True), st.integers(1, 4), st.integers(1, 5), st.integers(0, 2))
+def test_after_matching_anew_no_row_can_be_lowered_alone(items: Items, dp: int, rows: int, turn: int) -> None:
+    """The ranks are held against a search for a matching of items and bins."""
+    grid = grid_of(items, dp, rows)
+    if grid is None:
+        return
+    tops, rest = grid.row_maxima(), grid.copy()
+    taken = _take(rest, items, turn, random.Random(0).random)
+    ranks = _lower(rest, items, taken, tops, CAPACITY)
+    if ranks is None:
+        assert not taken
+        return
+    most = [items.costs[taken[rank]] if rank < len(taken) else 0 for rank in ranks]
+    heights = [max(rest.costs[b] + most[b] for b in range(row * dp, row * dp + dp)) for row in range(rows)]
+    assert all(height <= top for height, top in zip(heights, tops, strict=True))
+    assert all_find_a_bin(items, taken, rest, heights)
+    for row, height in enumerate(heights):
+        if height > max(rest.costs[row * dp : row * dp + dp]):
+            assert not all_find_a_bin(items, taken, rest, [*heights[:row], height - 1, *heights[row + 1 :]])
+    _put_back(rest, items, taken, ranks, random.Random(0).random)
+    check(rest, items)
+    assert all(top <= height for top, height in zip(rest.row_maxima(), heights, strict=True))
 
 
 @given(st.lists(st.integers(1, 40), min_size=8, max_size=30), st.integers(1, 8))

@@ -12,13 +12,15 @@ whose bins are full last; where several are as good, those that are raised end l
 
 Laws
 - No rows cost less than `bound`, for any cost of samples.
-- `targets` never fall below h_i nor rise from row to row, and add up to about the bound.
+- `targets` and `lowered` never rise from row to row and add up to about the bound; the first never fall below h_i.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from math import fsum
 from operator import neg
 from typing import NamedTuple
@@ -111,6 +113,12 @@ class RowHeights:
                 heights[rise.row] = max(rise.low, min(rise.high, level))
             missing -= min(wanted, fsum([rise.high - rise.low for rise in rises])) * (self._dp - place)
         return sorted(map(int, heights), reverse=True)
+
+    def lowered(self, tops: Sequence[int]) -> list[int]:
+        """Heights in proportion to `tops`, which fall, that add up to about the bound."""
+        scale = self.bound / sum(tops)
+        wanted = [max(int(top * scale), int(least)) for top, least in zip(tops, self._least, strict=True)]
+        return list(accumulate(wanted, min))
 
 
 def _level_for(rises: list[Rise], wanted: float) -> float:

@@ -3,8 +3,9 @@
 A row costs as much as its dearest bin. Two packings compete. In one, long samples first claim whole rows (`_peel`) and
 what is left is spread evenly over the other bins (`_lpt`); in the other, tried where the first is not close to the
 bound, every sample goes to the bin that is farthest below the best height of its row (`_heights`). Where neither fits,
-only most of the samples are spread, and the others fill the rooms that are left, longest first. The dearest bins of the
-best packing are lowered by swaps (`_lower`).
+only most of the samples are spread, and the others fill the rooms that are left, longest first. Then the best packing
+is improved: rows that a long sample holds up are peeled, or, where bins hold two or three samples, these are matched
+anew (`_rematch`); at last the dearest bins are lowered by swaps (`_lower`).
 
 Laws
 - Every item is in exactly one bin, no bin is empty, and none exceeds the capacity but one oversize item alone.
@@ -26,6 +27,7 @@ from vime_schedule._planner._items import Items
 from vime_schedule._planner._lower import lower_rows
 from vime_schedule._planner._lpt import fill_cheapest
 from vime_schedule._planner._peel import FreeItems, fill_rooms, first_fit_decreasing, peel_row_at, peel_rows
+from vime_schedule._planner._rematch import rematch_rows
 
 Fill: TypeAlias = Callable[[Items, Sequence[int], int, int, int], Grid | None]
 Rows: TypeAlias = list[list[list[int]]]
@@ -35,6 +37,7 @@ LEVEL = 0.0009  # few items are lowered to this near, more of them to less
 FAIR = 0.004  # where items are many, one this near does
 MANY = 8192  # items above which searches are shorter
 INSIDE = 3  # rows peeled below the top
+PAIRS = 3  # samples per bin below which they are matched anew
 LAST = 0.2  # the part of the load that fills rooms where bins are tight
 
 
@@ -44,7 +47,8 @@ def pack_rows(
     """Pack `items` into `num_rows` rows of `dp` bins; the search ends near the bound, which no rows undercut."""
     if len(items) < dp * num_rows:
         return None
-    close = int(heights.bound * (1 + (CLOSE if len(items) <= MANY else FAIR)))
+    fair = int(heights.bound * (1 + FAIR))
+    close = int(heights.bound * (1 + CLOSE)) if len(items) <= MANY else fair
     packings: list[Grid] = []
     if len(items) <= MANY or not _is_tight(items, dp * num_rows, capacity):
         packings += _peel_and_spread(items, dp, num_rows, capacity, close)
@@ -56,11 +60,16 @@ def pack_rows(
     best = min(packings, key=Grid.lockstep, default=None)
     if by_step:
         return best
-    if best is not None and items.is_monotone and len(items) <= MANY:
-        best = _peel_inside(items, best, capacity, close)
+    if best is None:
+        return None
+    if len(items) <= MANY and best.lockstep() > close:
+        if len(items) < PAIRS * dp * num_rows:
+            best = rematch_rows(_aim_again(items, best, capacity, heights), items, capacity, fair)
+        elif items.is_monotone:
+            best = _peel_inside(items, best, capacity, close)
     goal = int(heights.bound * (1 + min(FAIR, max(LEVEL, FAIR * len(items) / MANY))))
-    if best is not None and best.lockstep() > goal:
-        lower_rows(best, items, capacity, goal, int(heights.bound * (1 + FAIR)))
+    if best.lockstep() > goal:
+        lower_rows(best, items, capacity, goal, fair)
     return best
 
 
@@ -122,6 +131,12 @@ def _peel_inside(items: Items, best: Grid, capacity: int, close: int) -> Grid:
             break
         best = packings[0]
     return best
+
+
+def _aim_again(items: Items, grid: Grid, capacity: int, heights: RowHeights) -> Grid:
+    """Aim at the heights to which the rows came, lowered to the bound; the same rows if items find no room so."""
+    aimed = fill_cheapest(items, items.indices, grid.dp, grid.num_rows, capacity, heights.lowered(grid.row_maxima()))
+    return grid if aimed is None else sort_rows(aimed)
 
 
 def _is_tight(items: Items, num_bins: int, capacity: int) -> bool:
