@@ -156,15 +156,52 @@ def test_exchanges_lower_the_dearest_group_and_break_nothing(items: Items, dp: i
         assert all(cost <= most for cost, most in zip(grid.costs, ceilings, strict=True))
 
 
+def ranks_of(*ranks: list[list[int]]) -> tuple[Grid, Items]:
+    """The bins of every rank, given as loads that cost their squares."""
+    loads = sorted(chain.from_iterable(chain.from_iterable(ranks)), reverse=True)
+    items = sort_items(range(len(loads)), loads, [load * load for load in loads], CAPACITY)
+    free = list(range(len(loads)))
+    bins = [[] for _ in chain.from_iterable(ranks)]
+    for rank, held in enumerate(ranks):
+        for row, of_bin in enumerate(held):
+            for load in of_bin:
+                item = next(item for item in free if loads[item] == load)
+                free.remove(item)
+                bins[row * len(ranks) + rank].append(item)
+    return Grid.of(bins, items, len(ranks)), items
+
+
 def test_full_ranks_give_one_item_for_two() -> None:
     """Bins of 60 and 40 and of 50, 25, 15, 10 on two ranks: one for two keeps both full and levels them."""
-    loads = [60, 50, 40, 25, 15, 10]
-    items = sort_items(range(6), loads, [load * load for load in loads], CAPACITY)
-    grid = Grid.of([[0, 2], [1, 3, 4, 5]], items, 2)
+    grid, items = ranks_of([[60, 40]], [[50, 25, 15, 10]])
     assert Exchange(grid, items, [[0], [1]], capacity=CAPACITY, tries=1).run(4500, max_moves=9) == 1
     check(grid, items)
     assert grid.used == [100, 100]
     assert sorted(grid.costs) == [4200, 4450]
+
+
+def test_full_ranks_give_two_items_for_two() -> None:
+    """All bins are full, so only a pair can go for a pair: 60 and 40 for 50 and 50 levels the ranks best."""
+    grid, items = ranks_of([[70, 30], [60, 40]], [[55, 45], [50, 50]])
+    assert Exchange(grid, items, [[0, 2], [1, 3]], capacity=CAPACITY, tries=1).run(10525, max_moves=9) == 1
+    check(grid, items)
+    assert grid.used == [100] * 4
+    assert grid.rank_costs() == [10800, 10250]
+
+
+def test_a_trade_uses_the_room_of_the_giver() -> None:
+    """60 for 40 and 30 fits a bin of 90, and levels the ranks better than 100 for 99 and 1."""
+    grid, items = ranks_of([[60, 30], [100], [100]], [[40, 30, 30], [99, 1], [99, 1]])
+    assert Exchange(grid, items, [[0, 2, 4], [1, 3, 5]], capacity=CAPACITY, tries=1).run(24200, max_moves=9) == 1
+    check(grid, items)
+    assert grid.rank_costs() == [23400, 24104]
+
+
+def test_a_trade_overfills_no_bin() -> None:
+    """60 for 40 and 30 would level the ranks, but that bin of the giver is full, if not the other."""
+    grid, items = ranks_of([[60, 40], [90]], [[40, 30, 30], [90]])
+    assert Exchange(grid, items, [[0, 2], [1, 3]], capacity=CAPACITY, tries=1).run(12500, max_moves=9) == 0
+    check(grid, items)
 
 
 def test_rows_aim_at_what_their_bins_can_follow() -> None:
@@ -265,7 +302,7 @@ def test_lowering_rows_makes_them_cheaper_together(items: Items, dp: int, rows: 
         return
     grid = sort_rows(grid)
     before = grid.copy()
-    lower_rows(grid, items, CAPACITY, 0, 0)
+    lower_rows(grid, items, CAPACITY, 0, range(2**62))
     check(grid, items)
     assert grid.lockstep() <= before.lockstep()
 
@@ -274,7 +311,7 @@ def test_rows_are_lowered_across_rows() -> None:
     """Bins of 9 and 5 over 7 and 3: the 7 changes places with the 5, which the row above has slack for."""
     items = sort_items(range(5), [8, 7, 5, 3, 1], [8, 7, 5, 3, 1], CAPACITY)
     grid = Grid.of([[0, 4], [2], [1], [3]], items, 2)
-    lower_rows(grid, items, CAPACITY, 14, 14)
+    lower_rows(grid, items, CAPACITY, 14, range(15, 100))
     assert grid.lockstep() == 14
 
 
@@ -283,7 +320,7 @@ def test_full_bins_trade_one_item_for_two() -> None:
     loads = [70, 60, 50, 40, 25, 15, 10]
     items = sort_items(range(7), loads, [load * load for load in loads], CAPACITY)
     grid = Grid.of([[1, 3], [0], [2, 4, 5, 6]], items, 3)
-    lower_rows(grid, items, CAPACITY, 0, CAPACITY * CAPACITY)
+    lower_rows(grid, items, CAPACITY, 0, range(0))
     check(grid, items)
     assert sorted(grid.bins[0]) == [1, 4, 5]
     assert grid.lockstep() == 70 * 70

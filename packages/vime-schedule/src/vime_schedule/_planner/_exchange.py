@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from itertools import chain, combinations, product
+from itertools import chain, combinations
 from operator import floordiv, neg
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._items import Items
@@ -23,15 +23,16 @@ UNLIMITED = 2**62
 GOOD_ENOUGH = 4  # a transfer within a quarter of the wanted one ends the search for a better one
 LOOKS = 16  # items of the dearest group looked at for one transfer
 LOOKS_UNDER_CEILINGS = 8  # where most looks fail
-BINS = 6  # bins of either group, of their cheapest rows, looked at to give one item for two
-GIVEN = 4  # dearest items of each offered
-TAKEN = 8  # dearest items of each of which two are taken back
+BINS = 6  # bins of either group, of their cheapest rows, whose items are traded
+TAKEN = 8  # dearest items of each that are traded
+
+Offer: TypeAlias = tuple[int, int, tuple[int, ...], int]  # load and cost of items, these, and their bin
 
 
 class Transfer(NamedTuple):
-    """Give `item` to bin `there`, and take `others` back: none, one or two."""
+    """Give the items `given` to bin `there`, and take `others` back: one or two, and none to two."""
 
-    item: int
+    given: tuple[int, ...]
     others: tuple[int, ...]
     there: int
 
@@ -67,6 +68,7 @@ class Exchange:
         self._densest = 0 if ceilings is None else max(map(floordiv, items.costs, items.loads)) + 1
         self._costs = [sum([grid.costs[b] for b in bins]) for bins in groups]
         self._members: dict[int, list[int]] = {}
+        self._sets: dict[int, list[Offer]] = {}
         self._roomiest: dict[int, tuple[int, int]] = {}
         self._oversize = items.count_above(capacity)
         self._bin_of = [0] * len(items)
@@ -97,7 +99,7 @@ class Exchange:
                 wanted = min(wanted, self._most_room(light)[0])
             if wanted <= least:
                 continue
-            best = self._best_transfer(heavy, light, wanted) or self._transfer_for_two(heavy, light, wanted)
+            best = self._best_transfer(heavy, light, wanted) or self._trade(heavy, light, wanted)
             if best is not None:
                 self._apply(heavy, light, best)
                 return light
@@ -124,30 +126,54 @@ class Exchange:
             cost, home = costs[item], bin_of[item]
             excess = cost - wanted
             if loads[item] <= room and cost <= slack and abs(excess) < miss and len(bins[home]) > 1:
-                best, miss = Transfer(item, (), roomy), abs(excess)
+                best, miss = Transfer((item,), (), roomy), abs(excess)
             near = bisect_left(takers, self._first_below(excess + 1))
             for other in takers[max(near - 1, 0) : near + 1]:
                 off = abs(excess - costs[other])
                 if off < miss and self._can_swap(item, other):
-                    best, miss = Transfer(item, (other,), bin_of[other]), off
+                    best, miss = Transfer((item,), (other,), bin_of[other]), off
             if miss <= enough or miss <= -excess:
                 break
         return best
 
-    def _transfer_for_two(self, heavy: int, light: int, wanted: int) -> Transfer | None:
-        """The same by giving one item for two that hold about as much, which full bins can, without ceilings."""
-        costs, loads, bins, used = self._items.costs, self._items.loads, self._grid.bins, self._grid.used
+    def _trade(self, heavy: int, light: int, wanted: int) -> Transfer | None:
+        """The same by one or two items for one or two others that hold about as much, which full bins can.
+
+        A long and a short item cost more than two of middle length, so costs may differ where loads do not.
+        """
+        if self._ceilings is not None:
+            return None
+        used, capacity = self._grid.used, self._capacity
         best: Transfer | None = None
-        miss = wanted
-        pairs = () if self._ceilings is not None else product(self._groups[heavy][-BINS:], self._groups[light][-BINS:])
-        for home, there in pairs:
-            taken = sorted(bins[there])[:TAKEN]
-            least, most = used[home] - self._capacity, self._capacity - used[there]
-            for item, (one, two) in product(sorted(bins[home])[:GIVEN], combinations(taken, 2)):
-                off = abs(costs[item] - costs[one] - costs[two] - wanted)
-                if off < miss and least <= loads[item] - loads[one] - loads[two] <= most:
-                    best, miss = Transfer(item, (one, two), there), off
+        miss, enough = wanted, wanted // GOOD_ENOUGH
+        offers = self._sets_of(heavy)
+        emptiest = capacity - min([used[b] for b in self._groups[heavy]])
+        for load, cost, others, there in self._sets_of(light):
+            most = load + capacity - used[there]
+            for at in range(bisect_left(offers, (load - emptiest,)), len(offers)):
+                given, worth, items, home = offers[at]
+                if given > most or miss <= enough:
+                    break
+                off = abs(worth - cost - wanted)
+                if off < miss and used[home] + load - given <= capacity:
+                    best, miss = Transfer(items, others, there), off
         return best
+
+    def _sets_of(self, group: int) -> list[Offer]:
+        """One or two of the dearest items of each bin of a group, lightest first."""
+        return sorted(chain.from_iterable(map(self._sets_in, self._groups[group][-BINS:])))
+
+    def _sets_in(self, b: int) -> list[Offer]:
+        """One or two of the dearest items of a bin; kept until the bin changes."""
+        if b not in self._sets:
+            costs, loads = self._items.costs, self._items.loads
+            dearest = sorted(self._grid.bins[b])[:TAKEN]
+            self._sets[b] = [(loads[item], costs[item], (item,), b) for item in dearest]
+            self._sets[b] += [
+                (loads[one] + loads[two], costs[one] + costs[two], (one, two), b)
+                for one, two in combinations(dearest, 2)
+            ]
+        return self._sets[b]
 
     def _can_swap(self, item: int, other: int) -> bool:
         """Whether both bins can hold what they would get."""
@@ -189,15 +215,16 @@ class Exchange:
         return self._members[group]
 
     def _apply(self, heavy: int, light: int, transfer: Transfer) -> None:
-        item, others, there = transfer
-        home = self._bin_of[item]
-        cost = self._carry(item, heavy, light, there)
-        for other in others:
-            cost -= self._carry(other, light, heavy, home)
+        given, others, there = transfer
+        home = self._bin_of[given[0]]
+        cost = sum([self._carry(item, heavy, light, there) for item in given])
+        cost -= sum([self._carry(other, light, heavy, home) for other in others])
         self._costs[heavy] -= cost
         self._costs[light] += cost
         for changed in (heavy, light):
             self._roomiest.pop(changed, None)
+        for b in (home, there):
+            self._sets.pop(b, None)
 
     def _carry(self, item: int, source: int, goal: int, there: int) -> int:
         """Carry one item into bin `there` of group `goal`; what it costs."""

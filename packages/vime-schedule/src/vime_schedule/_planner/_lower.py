@@ -37,16 +37,16 @@ class Swap(NamedTuple):
     there: int
 
 
-def lower_rows(grid: Grid, items: Items, capacity: int, goal: int, fair: int) -> None:
+def lower_rows(grid: Grid, items: Items, capacity: int, goal: int, fair: range) -> None:
     """Swap items until the rows cost at most `goal` in lockstep, or nothing helps.
 
-    While they cost more than `fair`, raise the row with the most room, so that others find slack there, and swap again.
+    While their cost is in `fair`, raise the row with the most room, so that others find slack there, and swap again.
     """
     _run(_Lowering(grid, items, capacity), goal)
     failed: set[int] = set()
     for _ in range(RAISES):
         before = grid.lockstep()
-        if before <= fair or len(failed) == grid.num_rows:
+        if before not in fair or len(failed) == grid.num_rows:
             return
         rooms = [-sum(grid.used[start : start + grid.dp]) for start in range(0, len(grid.used), grid.dp)]
         row = max(set(range(grid.num_rows)) - failed, key=rooms.__getitem__)

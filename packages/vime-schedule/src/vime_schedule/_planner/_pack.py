@@ -34,7 +34,8 @@ Rows: TypeAlias = list[list[list[int]]]
 
 CLOSE = 0.003  # a packing this near to its bound ends the search
 LEVEL = 0.0009  # few items are lowered to this near, more of them to less
-FAIR = 0.004  # where items are many, one this near does
+FAIR = 0.0045  # where items are many, one this near does
+FAR = 0.008  # one farther away is not worth a longer search
 MANY = 8192  # items above which searches are shorter
 INSIDE = 3  # rows peeled below the top
 PAIRS = 3  # samples per bin below which they are matched anew
@@ -63,13 +64,13 @@ def pack_rows(
     if best is None:
         return None
     if len(items) <= MANY and best.lockstep() > close:
-        if len(items) < PAIRS * dp * num_rows:
+        if len(items) < PAIRS * dp * num_rows and best.lockstep() > fair:
             best = rematch_rows(_aim_again(items, best, capacity, heights), items, capacity, fair)
         elif items.is_monotone:
             best = _peel_inside(items, best, capacity, close)
     goal = int(heights.bound * (1 + min(FAIR, max(LEVEL, FAIR * len(items) / MANY))))
     if best.lockstep() > goal:
-        lower_rows(best, items, capacity, goal, fair)
+        lower_rows(best, items, capacity, goal, range(fair, int(heights.bound * (1 + FAR))))
     return best
 
 
