@@ -10,17 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vime_schedule._planner._balance import _spread_over_ranks
 from vime_schedule._planner._bounds import step_bound
 from vime_schedule._planner._deal import deal, sort_rows, swap_bins
 from vime_schedule._planner._exchange import Exchange
+from vime_schedule._planner._fewer import pack_fewer_rows
 from vime_schedule._planner._grade import pack_graded
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._heights import RowHeights
 from vime_schedule._planner._items import Items, sort_items
+from vime_schedule._planner._levels import level_rows
 from vime_schedule._planner._lower import lower_rows
 from vime_schedule._planner._lpt import fill_cheapest
 from vime_schedule._planner._pack import pack_rows
 from vime_schedule._planner._peel import FreeItems, fill_rooms, first_fit_decreasing, peel_rows
+from vime_schedule._planner._refill import refill_rows
 from vime_schedule._planner._rematch import _lower, _put_back, _take, rematch_rows
 
 CAPACITY = 100
@@ -336,6 +340,52 @@ def obvious_fill(items: Items, num_bins: int) -> list[int] | None:
                 used[b] += load
                 free.remove(load)
     return None if free else used
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=3).map(lambda values: sorted(values, reverse=True)),
+    st.lists(st.integers(0, 15), min_size=6, max_size=6),
+    st.integers(1, 2),
+    st.integers(0, 60),
+)
+def test_rows_are_levelled_at_the_least_cost(least: list[int], numbers: list[int], dp: int, missing: int) -> None:
+    """Beside raising, unit by unit, the row in which most bins follow."""
+    limits = [limit for row in range(len(least)) for limit in sorted(numbers[row * dp : row * dp + dp], reverse=True)]
+    heights, paid, held = list(least), 0.0, 0.0
+    while held < missing:
+        follow = [sum(limit > top for limit in limits[r * dp : r * dp + dp]) for r, top in enumerate(heights)]
+        if not any(follow):
+            break
+        row = follow.index(max(follow))
+        part = min(1.0, (missing - held) / follow[row])
+        heights[row] += 1
+        paid, held = paid + part, held + part * follow[row]
+    assert sum(level_rows(least, limits, dp, missing)) - sum(least) == pytest.approx(paid, abs=1e-5)
+
+
+@given(item_lists(), st.integers(1, 4), st.integers(1, 5))
+def test_refilled_rows_hold_everything(items: Items, dp: int, rows: int) -> None:
+    grid = grid_of(items, dp, rows)
+    refilled = None if grid is None else refill_rows(grid, items, CAPACITY)
+    if refilled is not None:
+        assert refilled.num_rows == rows
+        check(refilled, items)
+
+
+@given(item_lists(), st.integers(1, 4), st.integers(2, 6))
+def test_fewer_rows_hold_everything(items: Items, dp: int, rows: int) -> None:
+    packed = pack_fewer_rows(items, dp, rows, CAPACITY) if len(items) >= dp * rows else None
+    if packed is not None:
+        assert packed.num_rows == rows
+        check(packed, items)
+
+
+@given(item_lists(), st.integers(1, 4), st.integers(1, 4))
+def test_ranks_that_share_evenly_hold_everything(items: Items, dp: int, rows: int) -> None:
+    spread = _spread_over_ranks(items, dp, rows, CAPACITY) if len(items) >= dp * rows else None
+    if spread is not None:
+        assert spread.num_rows == rows
+        check(spread, items)
 
 
 @given(item_lists(), st.integers(1, 4), st.integers(1, 5))

@@ -17,6 +17,7 @@ from vime_schedule._planner._exchange import Exchange
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._items import Items
 from vime_schedule._planner._legal import class_capacity
+from vime_schedule._planner._lpt import fill_cheapest
 from vime_schedule._planner._problem import Problem
 
 EVEN = 4e-5  # ranks are level when the dearest is within this part of the ideal
@@ -49,9 +50,13 @@ def _place(packed: Grid, items: Items, capacity: int, objective: str) -> Grid:
     ideal = max(sum(grid.costs) // grid.dp, max(items.costs))
     even = int(ideal * (1 + EVEN))
     if by_step:
-        _level_ranks(grid, items, capacity, even, None)
-        swap_bins(grid, even, 2 * grid.dp, across_rows=True)
-        _level_ranks(grid, items, capacity, even, None)
+        _level_fully(grid, items, capacity, even)
+        by_rank = (
+            None if max(grid.rank_costs()) <= even else _spread_over_ranks(items, grid.dp, grid.num_rows, capacity)
+        )
+        if by_rank is not None:
+            _level_fully(by_rank, items, capacity, even)
+            grid = min(grid, by_rank, key=lambda one: max(one.rank_costs()))
         return search_exactly(grid, items, capacity, by_step=True)
     swap_bins(grid, even, 2 * grid.dp)
     if max(grid.rank_costs()) <= even:
@@ -59,6 +64,31 @@ def _place(packed: Grid, items: Items, capacity: int, objective: str) -> Grid:
     if objective == "balanced" and max(grid.rank_costs()) > ideal * (1 + BUYS):
         return _trade(grid, items, capacity, int(ideal * (1 + BUYS)))
     return grid
+
+
+def _level_fully(grid: Grid, items: Items, capacity: int, even: int) -> None:
+    """Level the ranks by items, then by bins, then by items again."""
+    _level_ranks(grid, items, capacity, even, None)
+    swap_bins(grid, even, 2 * grid.dp, across_rows=True)
+    _level_ranks(grid, items, capacity, even, None)
+
+
+def _spread_over_ranks(items: Items, dp: int, num_rows: int, capacity: int) -> Grid | None:
+    """Spread the items evenly over ranks, and those of each rank over its bins; None if they do not fit so.
+
+    The cheapest go one to a bin, so that no bin is empty, except for the first bin of each rank.
+    """
+    size = len(items) - dp * (num_rows - 1)
+    ranks = fill_cheapest(items, items.indices[:size], dp, 1, capacity * num_rows)
+    if ranks is None:
+        return None
+    bins: list[list[list[int]]] = []
+    for rank, held in enumerate(ranks.bins):
+        spread = fill_cheapest(items, sorted([*held, *items.indices[size + rank :: dp]]), 1, num_rows, capacity)
+        if spread is None:
+            return None
+        bins.append(spread.bins)
+    return Grid.of([of_rank[row] for row in range(num_rows) for of_rank in bins], items, dp)
 
 
 def _trade(grid: Grid, items: Items, capacity: int, target: int) -> Grid:

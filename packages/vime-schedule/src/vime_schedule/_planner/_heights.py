@@ -23,24 +23,15 @@ from functools import partial
 from itertools import accumulate
 from math import fsum
 from operator import neg
-from typing import NamedTuple
 
 from vime_schedule._planner._bounds import cost_below, pigeonhole
 from vime_schedule._planner._items import Items
+from vime_schedule._planner._levels import find_rises, level_rows
 from vime_schedule._planner._prices import Prices
 
 COARSE = 8  # prices tried first, evenly
 FINE = 4  # halvings of the step around the best of them
 FEW = 8  # bins of a row that stand for all in that search, at least
-HALVINGS = 30  # of the level to which rows are raised together
-
-
-class Rise(NamedTuple):
-    """Row `row` may rise from `low` to `high` while the same number of its bins follow."""
-
-    row: int
-    low: float
-    high: float
 
 
 class RowHeights:
@@ -75,7 +66,7 @@ class RowHeights:
         lowest = limits[dp - 1 :: dp]
         lengths = [fsum([low - height for low, height in zip(lowest, self._least, strict=True) if low > height])]
         if missing > lengths[0] * dp:
-            lengths = [fsum([rise.high - rise.low for rise in rises]) for rises in self._rises(limits, dp)]
+            lengths = [fsum([rise.high - rise.low for rise in rises]) for rises in find_rises(self._least, limits, dp)]
         for bins, length in zip(range(dp, 0, -1), lengths, strict=False):
             more = min(length, max(0.0, missing) / bins)
             raised, missing = raised + more, missing - more * bins
@@ -89,45 +80,15 @@ class RowHeights:
             held += [height * (full - row * dp), *limits[full : row * dp + dp]]
         return (self._total - worth) / every - fsum(held)
 
-    def _rises(self, limits: list[float], dp: int) -> list[list[Rise]]:
-        """How rows may rise from their least heights, by the number of bins that follow: dp, dp - 1, ..., 1."""
-        rises: list[list[Rise]] = [[] for _ in range(dp)]
-        for row, low in enumerate(self._least):
-            for place, high in enumerate(reversed(limits[row * dp : row * dp + dp])):
-                if high > low:
-                    rises[place].append(Rise(row, low, high))
-                    low = high
-        return rises
-
     def targets(self) -> list[int]:
         """What the bins of each row should cost."""
         prices = self._prices_of()
         limits = prices.limits(self._price)
-        missing, heights = self._missing(prices.worth(self._price), limits), list(self._least)
-        for place, rises in enumerate(self._rises(limits, self._dp)):
-            if missing <= 0:
-                break
-            wanted = missing / (self._dp - place)
-            level = _level_for(rises, wanted)
-            for rise in rises:
-                heights[rise.row] = max(rise.low, min(rise.high, level))
-            missing -= min(wanted, fsum([rise.high - rise.low for rise in rises])) * (self._dp - place)
-        return sorted(map(int, heights), reverse=True)
+        missing = self._missing(prices.worth(self._price), limits)
+        return sorted(map(int, level_rows(self._least, limits, self._dp, missing)), reverse=True)
 
     def lowered(self, tops: Sequence[int]) -> list[int]:
         """Heights in proportion to `tops`, which fall, that add up to about the bound."""
         scale = self.bound / sum(tops)
         wanted = [max(int(top * scale), int(least)) for top, least in zip(tops, self._least, strict=True)]
         return list(accumulate(wanted, min))
-
-
-def _level_for(rises: list[Rise], wanted: float) -> float:
-    """The level to which rows that rise together have risen by `wanted` in total, or have all come to their ends."""
-    low, high = 0.0, max([rise.high for rise in rises], default=0.0)
-    for _ in range(HALVINGS):
-        level = (low + high) / 2
-        if fsum([min(rise.high, level) - rise.low for rise in rises if level > rise.low]) < wanted:
-            low = level
-        else:
-            high = level
-    return high

@@ -51,6 +51,17 @@ class Items:
             return bisect_left(self.loads, -load, key=neg)
         return sum([held > load for held in self.loads])
 
+    def first(self, count: int) -> Items:
+        """The dearest of them."""
+        return Items(
+            indices=self.indices[:count],
+            positions=self.positions[:count],
+            loads=self.loads[:count],
+            costs=self.costs[:count],
+            cost_below=self.cost_below[: count + 1],
+            is_monotone=self.is_monotone,
+        )
+
 
 def sort_items(
     positions: Sequence[int],

@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 from vime_schedule._errors import ScheduleError
 from vime_schedule._planner._count import Count, check_enough, make_legal
+from vime_schedule._planner._fewer import pack_fewer_rows
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._heights import RowHeights
 from vime_schedule._planner._items import Items
 from vime_schedule._planner._pack import pack_rows
 from vime_schedule._planner._peel import count_first_fit
 from vime_schedule._planner._problem import Problem
+
+CLOSE = 0.0045  # rows this near to their bound are not packed into fewer
 
 
 class Packed(NamedTuple):
@@ -51,6 +54,10 @@ def pack_class(problem: Problem, items: Items, num_rows: int) -> Packed | None:
     heights = RowHeights(items, dp, num_rows, problem.capacity)
     if len(items) >= dp * num_rows:
         grid = pack_rows(items, dp, num_rows, capacity, heights, by_step=problem.objective == "step")
+        close = int(heights.bound * (1 + CLOSE))
+        if grid is not None and grid.lockstep() > close and problem.objective in ("lockstep", "balanced"):
+            fewer = pack_fewer_rows(items, dp, num_rows, capacity)
+            grid = grid if fewer is None else min(grid, fewer, key=Grid.lockstep)
         return None if grid is None else Packed(grid, heights.bound)
     if not problem.fills:
         return None

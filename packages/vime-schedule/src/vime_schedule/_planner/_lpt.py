@@ -9,7 +9,7 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain, islice
 
@@ -33,20 +33,27 @@ def fill_cheapest(
     num_bins = dp * num_rows
     if len(chosen) < num_bins:
         return None
+    highest = sum([target == targets[0] for target in targets]) * dp if targets else num_bins
+    level = min(num_bins, max(highest, items.count_above(capacity)))  # bins that get the first items
+    bins = [[item] for item in chosen[:level]] + [[] for _ in range(num_bins - level)]
+    return add_cheapest(Grid.of(bins, items, dp), items, islice(chosen, level, None), capacity, targets)
+
+
+def add_cheapest(
+    grid: Grid, items: Items, chosen: Iterable[int], capacity: int, targets: Sequence[int] = ()
+) -> Grid | None:
+    """The same for bins that hold items already, which are changed."""
+    bins, num_bins = grid.bins, len(grid.bins)
     shift = num_bins.bit_length()
     mask = (1 << shift) - 1
     loads, costs = items.loads, items.costs
-    ahead = list(chain.from_iterable([targets[0] - target] * dp for target in targets)) or [0] * num_bins
-    level = min(num_bins, max(ahead.count(0), items.count_above(capacity)))  # bins that get the first items
-    first = chosen[:level]
-    bins = [[item] for item in first] + [[] for _ in range(num_bins - level)]
-    free = [capacity - loads[item] for item in first] + [capacity] * (num_bins - level)
-    keys = [costs[item] + ahead[b] << shift | b for b, item in enumerate(first)]  # cost and bin in one number
-    keys += [ahead[b] << shift | b for b in range(level, num_bins)]
+    ahead = list(chain.from_iterable([targets[0] - target] * grid.dp for target in targets)) or [0] * num_bins
+    free = [capacity - used for used in grid.used]
+    keys = [cost + ahead[b] << shift | b for b, cost in enumerate(grid.costs)]  # cost and bin in one number
     heapify(keys)
     parked: list[tuple[int, int]] = []  # room, negative, and key
     returns = -1  # the load at which the roomiest parked bin comes back
-    for item in islice(chosen, level, None):
+    for item in chosen:
         load, key = loads[item], keys[0]
         if load <= returns or load > free[key & mask]:
             while parked and load <= -parked[0][0]:
@@ -63,7 +70,7 @@ def fill_cheapest(
         heapreplace(keys, key + (costs[item] << shift))
     if [] in bins:
         return None
-    costs_of = [0] * num_bins
+    grid.used = [capacity - room for room in free]
     for key in chain(keys, (key for _, key in parked)):
-        costs_of[key & mask] = (key >> shift) - ahead[key & mask]
-    return Grid(dp=dp, bins=bins, used=[capacity - room for room in free], costs=costs_of)
+        grid.costs[key & mask] = (key >> shift) - ahead[key & mask]
+    return grid

@@ -27,6 +27,7 @@ from vime_schedule._planner._items import Items
 from vime_schedule._planner._lower import lower_rows
 from vime_schedule._planner._lpt import fill_cheapest
 from vime_schedule._planner._peel import FreeItems, fill_rooms, first_fit_decreasing, peel_row_at, peel_rows
+from vime_schedule._planner._refill import refill_rows
 from vime_schedule._planner._rematch import rematch_rows
 
 Fill: TypeAlias = Callable[[Items, Sequence[int], int, int, int], Grid | None]
@@ -63,15 +64,7 @@ def pack_rows(
         return best
     if best is None:
         return None
-    if len(items) <= MANY and best.lockstep() > close:
-        if len(items) < PAIRS * dp * num_rows and best.lockstep() > fair:
-            best = rematch_rows(_aim_again(items, best, capacity, heights), items, capacity, fair)
-        elif items.is_monotone:
-            best = _peel_inside(items, best, capacity, close)
-    goal = int(heights.bound * (1 + min(FAIR, max(LEVEL, FAIR * len(items) / MANY))))
-    if best.lockstep() > goal:
-        lower_rows(best, items, capacity, goal, range(fair, int(heights.bound * (1 + FAR))))
-    return best
+    return best if best.lockstep() <= _goal(items, heights) else _improve(items, best, capacity, heights)
 
 
 def _peel_and_spread(items: Items, dp: int, num_rows: int, capacity: int, close: int) -> list[Grid]:
@@ -134,10 +127,49 @@ def _peel_inside(items: Items, best: Grid, capacity: int, close: int) -> Grid:
     return best
 
 
-def _aim_again(items: Items, grid: Grid, capacity: int, heights: RowHeights) -> Grid:
-    """Aim at the heights to which the rows came, lowered to the bound; the same rows if items find no room so."""
-    aimed = fill_cheapest(items, items.indices, grid.dp, grid.num_rows, capacity, heights.lowered(grid.row_maxima()))
-    return grid if aimed is None else sort_rows(aimed)
+def _improve(items: Items, packed: Grid, capacity: int, heights: RowHeights) -> Grid:
+    """The best of what swaps make of the packing, or of others made from it where it is not close."""
+    close, fair, far = (int(heights.bound * (1 + gap)) for gap in (CLOSE, FAIR, FAR))
+    starts = [packed]
+    if packed.lockstep() > close:
+        if len(items) < PAIRS * len(packed.bins):
+            starts = _rebuild_few(items, packed, capacity, heights, fair)
+        else:
+            starts = _rebuild_many(items, packed, capacity, close)
+    best, goal = packed, _goal(items, heights)
+    for grid in sorted(starts, key=Grid.lockstep):
+        if grid.lockstep() > goal:
+            lower_rows(grid, items, capacity, goal, range(fair, far))
+        best = min(best, grid, key=Grid.lockstep)
+        if best.lockstep() <= fair:
+            break
+    return best
+
+
+def _rebuild_few(items: Items, packed: Grid, capacity: int, heights: RowHeights, fair: int) -> list[Grid]:
+    """Where bins hold few items: with the small ones filled in anew, or else all matched anew."""
+    refilled = refill_rows(packed, items, capacity) or packed
+    if refilled.lockstep() <= fair or len(items) > MANY:
+        return [refilled]
+    aimed = fill_cheapest(
+        items, items.indices, packed.dp, packed.num_rows, capacity, heights.lowered(packed.row_maxima())
+    )
+    matched = rematch_rows(packed if aimed is None else sort_rows(aimed), items, capacity, fair)
+    return [min(matched, refilled, key=Grid.lockstep)]
+
+
+def _rebuild_many(items: Items, packed: Grid, capacity: int, close: int) -> list[Grid]:
+    """Where bins hold many items: with rows peeled, and with the small ones filled in anew."""
+    peeled = packed
+    if items.is_monotone and len(items) <= MANY:
+        peeled = _peel_inside(items, packed, capacity, close)
+    refilled = refill_rows(peeled, items, capacity)
+    return [peeled] if refilled is None else [peeled, refilled]
+
+
+def _goal(items: Items, heights: RowHeights) -> int:
+    """The cost in lockstep at which the search ends; many items settle for more."""
+    return int(heights.bound * (1 + min(FAIR, max(LEVEL, FAIR * len(items) / MANY))))
 
 
 def _is_tight(items: Items, num_bins: int, capacity: int) -> bool:

@@ -23,8 +23,9 @@ from vime_schedule._planner._order import order_rows, rank_makespans
 from vime_schedule._planner._problem import Problem
 from vime_schedule._step import StepBounds, StepSchedule
 
-PAYS = 0.005  # how much of the objective a larger count must save
-LARGER = 3  # larger counts tried in a row
+NEAR = 0.005  # a plan this near to its bound is kept
+LARGER = 3  # larger counts tried for another
+PAYS = 0.004  # how much of the objective a larger count must save
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +67,16 @@ def _best_plan(problem: Problem, number: int, positions: Sequence[int]) -> tuple
     classes = split_by_signature(problem, positions, total_cost)
     fewest = fewest_micro_batches(classes, problem.layout, problem.capacity, problem.unit)
     best = _plan(problem, number, classes, fewest)
+    total = best.count.total
     for _ in range(LARGER):
-        larger = _larger(problem, number, classes, best)
-        if larger is None:
+        total = problem.layout.next_legal(total + 1)
+        away = best.value - best.bound * (1 + NEAR)
+        if away <= 0 or len(classes) > 1 or len(classes[0]) < problem.layout.dp * total:
             break
-        best = larger
+        larger = _larger(problem, number, classes, best, total)
+        if larger is None and away <= best.bound * NEAR:
+            break
+        best = larger or best
     return best, fewest.total, total_cost / sum(items.cost_below[-1] for items in classes)
 
 
@@ -106,11 +112,8 @@ def _ordered(problem: Problem, grid: Grid, *, search: bool) -> Grid:
     return grid.take([row * grid.dp + rank for row in order for rank in range(grid.dp)])
 
 
-def _larger(problem: Problem, number: int, classes: Sequence[Items], best: _Plan) -> _Plan | None:
-    """The plan at the next legal count, if that pays."""
-    total = problem.layout.next_legal(best.count.total + 1)
-    if len(classes) > 1 or len(classes[0]) < problem.layout.dp * total or best.value <= best.bound * (1 + PAYS):
-        return None
+def _larger(problem: Problem, number: int, classes: Sequence[Items], best: _Plan, total: int) -> _Plan | None:
+    """The plan with `total` micro-batches per rank, if that pays."""
     count = Count(rows=[total], total=total, reasons=best.count.reasons)
     larger = _plan(problem, number, classes, count)
     saved = 1 - larger.value / best.value
