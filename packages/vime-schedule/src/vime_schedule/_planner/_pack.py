@@ -1,11 +1,8 @@
 """Fill rows of micro-batches so that ranks which meet at every micro-batch wait least.
 
-A row costs as much as its dearest bin. Two packings compete. In one, long samples first claim whole rows (`_peel`) and
-what is left is spread evenly over the other bins (`_lpt`); in the other, tried where the first is not close to the
-bound, every sample goes to the bin that is farthest below the best height of its row (`_heights`). Where neither fits,
-only most of the samples are spread, and the others fill the rooms that are left, longest first. Then the best packing
-is improved: rows that a long sample holds up are peeled, or, where bins hold two or three samples, these are matched
-anew (`_rematch`); at last the dearest bins are lowered by swaps (`_lower`).
+A row costs as much as its dearest bin. A first packing (`_start`) that is not close to the bound is rebuilt. Where bins
+hold many samples, rows that a long one holds up are peeled, and the short samples are filled in anew (`_refill`). Where
+they hold two or three, all are matched anew (`_rematch`). At last the dearest bins are lowered by swaps (`_lower`).
 
 Laws
 - Every item is in exactly one bin, no bin is empty, and none exceeds the capacity but one oversize item alone.
@@ -14,33 +11,21 @@ Laws
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-from itertools import accumulate, chain, compress
-from typing import TypeAlias
-
 from vime_schedule._planner._deal import sort_rows
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._heights import RowHeights
 from vime_schedule._planner._items import Items
 from vime_schedule._planner._lower import lower_rows
 from vime_schedule._planner._lpt import fill_cheapest
-from vime_schedule._planner._peel import FreeItems, fill_rooms, first_fit_decreasing, peel_row_at, peel_rows
 from vime_schedule._planner._refill import refill_rows
 from vime_schedule._planner._rematch import rematch_rows
+from vime_schedule._planner._start import MANY, first_packing, peel_inside
 
-Fill: TypeAlias = Callable[[Items, Sequence[int], int, int, int], Grid | None]
-Rows: TypeAlias = list[list[list[int]]]
-
-CLOSE = 0.003  # a packing this near to its bound ends the search
+CLOSE = 0.003  # a packing this near to its bound is not rebuilt
 LEVEL = 0.0009  # few items are lowered to this near, more of them to less
 FAIR = 0.0045  # where items are many, one this near does
 FAR = 0.008  # one farther away is not worth a longer search
-MANY = 8192  # items above which searches are shorter
-INSIDE = 3  # rows peeled below the top
 PAIRS = 3  # samples per bin below which they are matched anew
-LAST = 0.2  # the part of the load that fills rooms where bins are tight
 
 
 def pack_rows(
@@ -49,147 +34,38 @@ def pack_rows(
     """Pack `items` into `num_rows` rows of `dp` bins; the search ends near the bound, which no rows undercut."""
     if len(items) < dp * num_rows:
         return None
-    fair = int(heights.bound * (1 + FAIR))
-    close = int(heights.bound * (1 + CLOSE)) if len(items) <= MANY else fair
-    packings: list[Grid] = []
-    if len(items) <= MANY or not _is_tight(items, dp * num_rows, capacity):
-        packings += _peel_and_spread(items, dp, num_rows, capacity, close)
-        if not packings or (packings[-1].lockstep() > close and not by_step):
-            aimed = fill_cheapest(items, items.indices, dp, num_rows, capacity, heights.targets())
-            packings += [] if aimed is None else [sort_rows(aimed)]
-    packings = packings or _fill_tightly(items, dp, num_rows, capacity)
-    packings = packings or _fill_rest(items, [], dp, num_rows, capacity, first_fit_decreasing)
-    best = min(packings, key=Grid.lockstep, default=None)
-    if by_step:
-        return best
-    if best is None:
-        return None
-    return best if best.lockstep() <= _goal(items, heights) else _improve(items, best, capacity, heights)
-
-
-def _peel_and_spread(items: Items, dp: int, num_rows: int, capacity: int, close: int) -> list[Grid]:
-    """Peel all rows or fewer, and spread the other items evenly; what fits, up to the first that is `close`."""
-    stands_out = items.is_monotone and items.costs[0] * dp * num_rows > items.cost_below[-1]
-    peeled = peel_rows(FreeItems(items.loads, items.costs), dp, num_rows, capacity) if stands_out else []
-    most = len(peeled)
-    packings: list[Grid] = []
-    for keep in dict.fromkeys((most, max(0, most - 1), most // 2) if len(items) <= MANY else (most,)):
-        packings += _fill_rest(items, peeled[:keep], dp, num_rows, capacity, fill_cheapest)
-        if packings and packings[-1].lockstep() <= close:
-            break
-    return packings
-
-
-def _fill_tightly(items: Items, dp: int, num_rows: int, capacity: int) -> list[Grid]:
-    """Spread all but the last items over the bins, and fill the rooms with those; nothing if they do not fit."""
-    cut = _spread_count(items)
-    if cut < dp * num_rows:
-        return []
-    spread = fill_cheapest(items, items.indices[:cut], dp, num_rows, capacity)
-    if spread is None or not fill_rooms(items, spread, items.indices[cut:], capacity):
-        return []
-    return [sort_rows(spread)]
-
-
-def _spread_count(items: Items) -> int:
-    """The number of items, longest first, that hold all but the last part of the load."""
-    loads = array("d", accumulate(items.loads))  # a quarter of the memory of a list
-    return bisect_right(loads, loads[-1] * (1 - LAST))
-
-
-def _fill_rest(items: Items, fixed: Rows, dp: int, num_rows: int, capacity: int, fill: Fill) -> list[Grid]:
-    """The fixed rows, and the other items spread over the other rows by `fill`; nothing if they do not fit."""
-    rest = _remaining(items, fixed)
-    if fixed and _overflow(items, rest, dp * (num_rows - len(fixed)), capacity):
-        return []
-    filled = fill(items, rest, dp, num_rows - len(fixed), capacity)
-    return [] if filled is None else [Grid.of(chain.from_iterable(fixed), items, dp) + sort_rows(filled)]
-
-
-def _peel_inside(items: Items, best: Grid, capacity: int, close: int) -> Grid:
-    """Peel the row that wastes most, where only some of its bins hold a long sample, then the next, while that pays."""
-    dp, num_rows = best.dp, best.num_rows
-    fixed: Rows = []
-    while len(fixed) < min(INSIDE, num_rows - 1) and best.lockstep() > close:
-        sums = [sum(best.costs[start : start + dp]) for start in range(0, len(best.costs), dp)]
-        waste = [top * dp - held for top, held in zip(best.row_maxima(), sums, strict=True)][len(fixed) :]
-        rest = _remaining(items, fixed)
-        start, later = rest[waste.index(max(waste)) * dp], dp * (num_rows - len(fixed) - 1)
-        taken = chain.from_iterable(chain.from_iterable(fixed))
-        peeled = peel_row_at(items, taken, start, dp, later, capacity)
-        fixed = fixed if peeled is None else [*fixed, peeled]
-        packings = _fill_rest(items, fixed, dp, num_rows, capacity, fill_cheapest) or _fill_rest(
-            items, fixed, dp, num_rows, capacity, first_fit_decreasing
-        )
-        if peeled is None or not packings or packings[0].lockstep() >= best.lockstep():
-            break
-        best = packings[0]
-    return best
-
-
-def _improve(items: Items, packed: Grid, capacity: int, heights: RowHeights) -> Grid:
-    """The best of what swaps make of the packing, or of others made from it where it is not close."""
     close, fair, far = (int(heights.bound * (1 + gap)) for gap in (CLOSE, FAIR, FAR))
+    enough = close if len(items) <= MANY else fair
+    packed = first_packing(items, dp, num_rows, capacity, heights, enough, by_step=by_step)
+    if packed is None or by_step:
+        return packed
     starts = [packed]
-    if packed.lockstep() > close:
-        if len(items) < PAIRS * len(packed.bins):
-            starts = _rebuild_few(items, packed, capacity, heights, fair)
-        else:
-            starts = _rebuild_many(items, packed, capacity, close)
-    best, goal = packed, _goal(items, heights)
-    for grid in sorted(starts, key=Grid.lockstep):
+    if packed.lockstep() > enough:
+        few = len(items) < PAIRS * dp * num_rows
+        rebuild = _rebuild_few if few else _rebuild_many
+        starts = sorted(rebuild(items, packed, capacity, heights, fair if few else close), key=Grid.lockstep)
+    goal = int(heights.bound * (1 + min(FAIR, max(LEVEL, FAIR * len(items) / MANY))))
+    for grid in starts:
         if grid.lockstep() > goal:
             lower_rows(grid, items, capacity, goal, range(fair, far))
-        best = min(best, grid, key=Grid.lockstep)
-        if best.lockstep() <= fair:
+        if not fair < grid.lockstep() <= far:
             break
-    return best
+    return min(starts, key=Grid.lockstep)
 
 
-def _rebuild_few(items: Items, packed: Grid, capacity: int, heights: RowHeights, fair: int) -> list[Grid]:
+def _rebuild_few(items: Items, packed: Grid, capacity: int, heights: RowHeights, enough: int) -> list[Grid]:
     """Where bins hold few items: with the small ones filled in anew, or else all matched anew."""
+    dp, num_rows = packed.dp, packed.num_rows
     refilled = refill_rows(packed, items, capacity) or packed
-    if refilled.lockstep() <= fair or len(items) > MANY:
+    if refilled.lockstep() <= enough or len(items) > MANY:
         return [refilled]
-    aimed = fill_cheapest(
-        items, items.indices, packed.dp, packed.num_rows, capacity, heights.lowered(packed.row_maxima())
-    )
-    matched = rematch_rows(packed if aimed is None else sort_rows(aimed), items, capacity, fair)
+    aimed = fill_cheapest(items, items.indices, dp, num_rows, capacity, heights.lowered(packed.row_maxima()))
+    matched = rematch_rows(packed if aimed is None else sort_rows(aimed), items, capacity, enough)
     return [min(matched, refilled, key=Grid.lockstep)]
 
 
-def _rebuild_many(items: Items, packed: Grid, capacity: int, close: int) -> list[Grid]:
+def _rebuild_many(items: Items, packed: Grid, capacity: int, heights: RowHeights, enough: int) -> list[Grid]:
     """Where bins hold many items: with rows peeled, and with the small ones filled in anew."""
-    peeled = packed
-    if items.is_monotone and len(items) <= MANY:
-        peeled = _peel_inside(items, packed, capacity, close)
+    peeled = peel_inside(items, packed, capacity, enough) if items.is_monotone and len(items) <= MANY else packed
     refilled = refill_rows(peeled, items, capacity)
     return [peeled] if refilled is None else [peeled, refilled]
-
-
-def _goal(items: Items, heights: RowHeights) -> int:
-    """The cost in lockstep at which the search ends; many items settle for more."""
-    return int(heights.bound * (1 + min(FAIR, max(LEVEL, FAIR * len(items) / MANY))))
-
-
-def _is_tight(items: Items, num_bins: int, capacity: int) -> bool:
-    """Whether a bin has room for less than half of the shortest sample on average, which spreading hardly ever fits."""
-    over = items.count_above(capacity)
-    room = capacity * (num_bins - over) - sum(items.loads[over:])
-    return 2 * room < num_bins * (items.loads[-1] if items.is_monotone else min(items.loads))
-
-
-def _overflow(items: Items, rest: Sequence[int], num_bins: int, capacity: int) -> bool:
-    """Whether the bins are too few for the loads of `rest` even if all were full; an oversize item fills one bin."""
-    over = bisect_left(rest, items.count_above(capacity))
-    return sum(map(items.loads.__getitem__, rest[over:])) > capacity * (num_bins - over)
-
-
-def _remaining(items: Items, peeled: Rows) -> Sequence[int]:
-    """The items that are in no peeled row, dearest first."""
-    if not peeled:
-        return items.indices
-    free = bytearray(b"\1") * len(items)
-    for item in chain.from_iterable(chain.from_iterable(peeled)):
-        free[item] = 0
-    return list(compress(items.indices, free))
