@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from vime_train._imports import uncollected
+
 _log = logging.getLogger("vime_train")
 
 
@@ -89,21 +91,24 @@ def _traceback_in_log() -> Iterator[None]:
 
 def make_trainer(**arguments: object) -> object:
     """A `vime_train.megatron.Trainer`, imported in the process that holds it."""
-    from vime_train.megatron import Trainer
+    with uncollected():
+        from vime_train.megatron import Trainer
 
     return Trainer(**arguments)  # type: ignore[arg-type]
 
 
 def make_engine(**arguments: object) -> object:
     """A `VllmEngine`, imported in the process that holds it."""
-    from vime_train.engine._vllm import VllmEngine
+    with uncollected():
+        from vime_train.engine._vllm import VllmEngine
 
     return VllmEngine(**arguments)  # type: ignore[arg-type]
 
 
 def make_teacher(**arguments: object) -> object:
     """A `VllmTeacher`, imported in the process that holds it."""
-    from vime_train.engine._vllm import VllmTeacher
+    with uncollected():
+        from vime_train.engine._vllm import VllmTeacher
 
     return VllmTeacher(**arguments)  # type: ignore[arg-type]
 

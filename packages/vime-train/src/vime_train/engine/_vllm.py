@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 import torch
 
+from vime_train._imports import uncollected
 from vime_train.engine._protocol import Completion, FinishReason, GenerationRequest, ScoredSequence
 from vime_train.engine._sampling import EngineError, check_requests, spread_seed
 from vime_train.engine._vllm_worker import EXTENSION
@@ -156,7 +157,8 @@ def _start(
     model_path: str, *, section: EngineSection, max_model_len: int, seed: int, native: Mapping[str, JsonValue]
 ) -> LLM:
     """vLLM in this process, with a model's weights."""
-    from vllm import LLM
+    with uncollected():
+        from vllm import LLM
 
     torch.set_num_threads(section.threads)
     settings: dict[str, object] = {
