@@ -6,7 +6,9 @@ answers `(True, result)` or `(False, "Type: text")`.
 
 from __future__ import annotations
 
+import gc
 import importlib
+import os
 import resource
 import sys
 import warnings
@@ -33,6 +35,11 @@ class Rank:
         if self.trainer is not None:
             self.trainer.close()
         self.trainer = None
+        gc.collect()  # the model's cycles hold the process groups, whose threads would go on
+        gc.freeze()  # so that the next collection looks at the next trainer alone
+
+    def threads(self) -> int:
+        return len(os.listdir("/proc/self/task"))
 
     def skipped(self) -> object:
         assert self.trainer is not None

@@ -77,6 +77,7 @@ class ExpertLayer(MoELayer):  # type: ignore[misc]
     def postprocess(self, output: Tensor, shared_expert_output: Tensor | None) -> Float[Tensor, "tokens batch hidden"]:
         """Bring the shares together again."""
         output = super().postprocess(output, shared_expert_output)
+        self.token_dispatcher.probs = None  # its graph leads back to the model, which nothing could free afterwards
         if self._cuts_tokens:
             output = gather_from_sequence_parallel_region(
                 output, tensor_parallel_output_grad=False, group=self.tp_group
