@@ -77,9 +77,10 @@ def join(address: str, timeout_seconds: float) -> str:
 
 
 def test_an_address_where_nothing_listens_is_told_at_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    text = join(address, 60)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # taken, so that nobody else listens there meanwhile
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        text = join(address, 60)
     assert text.startswith(f"cluster.address = '{address}': nothing listens there (")
     assert "refused" in text
 

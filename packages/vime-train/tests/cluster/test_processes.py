@@ -5,14 +5,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from vime_train.cluster import _processes, _scratch
 from vime_train.cluster._environment import RUN_TOKEN, applied
+
+
+@pytest.fixture
+def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
+    """Shared memory and disk that no other launch sweeps: runs that begin meanwhile sweep the machine's."""
+    with tempfile.TemporaryDirectory(prefix="tests-", dir="/dev/shm") as memory:
+        monkeypatch.setattr(_scratch, "_SHARED_MEMORY", Path(memory))
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        yield Path(memory), tmp_path
 
 
 @pytest.fixture
@@ -46,10 +57,12 @@ def test_nothing_to_end() -> None:
 
 
 DEAD_RUN = """
-import os, subprocess
-from vime_train.cluster._scratch import Scratch
+import os, subprocess, sys, tempfile
+from pathlib import Path
+from vime_train.cluster import _scratch
 from vime_train.cluster._environment import RUN_TOKEN
-scratch = Scratch(weight_bytes=0)
+_scratch._SHARED_MEMORY, tempfile.tempdir = Path(sys.argv[1]), sys.argv[2]
+scratch = _scratch.Scratch(weight_bytes=0)
 (scratch.memory / "weights-0").mkdir()
 left = subprocess.Popen(["sleep", "60"], env={**os.environ, RUN_TOKEN: scratch.token}, stdout=subprocess.DEVNULL)
 print(scratch.memory, scratch.disk, left.pid, flush=True)
@@ -57,18 +70,21 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_the_next_launch_sweeps_what_a_killed_run_left_behind() -> None:
-    dead = subprocess.run([sys.executable, "-c", DEAD_RUN], stdout=subprocess.PIPE, text=True, check=False)
+def test_the_next_launch_sweeps_what_a_killed_run_left_behind(own_roots: tuple[Path, Path]) -> None:
+    script = [sys.executable, "-c", DEAD_RUN, *map(str, own_roots)]
+    dead = subprocess.run(script, stdout=subprocess.PIPE, text=True, check=False)
     assert dead.returncode == -9
     memory, disk, left = dead.stdout.split()
+    assert (Path(memory).parent, Path(disk).parent) == own_roots
     assert Path(memory, "weights-0").is_dir()
     assert Path("/proc", left).exists()
-    assert {Path(memory), Path(disk)} <= set(_scratch.sweep())
+    assert set(_scratch.sweep()) == {Path(memory), Path(disk)}
     assert not Path(memory).exists()
     assert not Path(disk).exists()
     assert left not in [str(pid) for pid in _processes.find(Path(memory).name[-8:])]
 
 
+@pytest.mark.usefixtures("own_roots")
 def test_a_living_run_is_not_swept() -> None:
     scratch = _scratch.Scratch(weight_bytes=0)
     try:
@@ -81,6 +97,7 @@ def test_a_living_run_is_not_swept() -> None:
     assert not scratch.disk.exists()
 
 
+@pytest.mark.usefixtures("own_roots")
 def test_a_living_run_that_another_container_started_is_not_swept() -> None:
     """Its process id means nothing here; its lock does."""
     scratch = _scratch.Scratch(weight_bytes=0)
@@ -94,21 +111,35 @@ def test_a_living_run_that_another_container_started_is_not_swept() -> None:
     assert not elsewhere.exists()
 
 
-def test_a_dead_run_is_swept_also_when_its_process_id_was_given_away_again() -> None:
-    stale = Path("/dev/shm") / f"vime-{os.getpid()}-00c0ffee"
+def test_a_dead_run_is_swept_also_when_its_process_id_was_given_away_again(own_roots: tuple[Path, Path]) -> None:
+    stale = own_roots[0] / f"vime-{os.getpid()}-00c0ffee"
     stale.mkdir()
     assert stale in _scratch.sweep()
     assert not stale.exists()
 
 
-def test_what_is_not_a_run_is_not_swept() -> None:
-    other = Path("/dev/shm") / "vime-notes"
+def test_launches_may_sweep_at_the_same_time(own_roots: tuple[Path, Path]) -> None:
+    for number in range(200):
+        (own_roots[0] / f"vime-{number}-00c0ffee").mkdir()
+    with ThreadPoolExecutor(2) as launches:
+        for swept in [launches.submit(_scratch.sweep) for _ in range(2)]:
+            swept.result()
+    assert list(own_roots[0].iterdir()) == []
+
+
+def test_what_is_not_a_run_is_not_swept(own_roots: tuple[Path, Path]) -> None:
+    other = own_roots[0] / "vime-notes"
     other.mkdir()
+    _scratch.sweep()
+    assert other.is_dir()
+
+
+def test_runs_leave_their_files_where_every_launch_sweeps() -> None:
+    scratch = _scratch.Scratch(weight_bytes=0)
     try:
-        _scratch.sweep()
-        assert other.is_dir()
+        assert (scratch.memory.parent, scratch.disk.parent) == (Path("/dev/shm"), Path(tempfile.gettempdir()))
     finally:
-        other.rmdir()
+        scratch.remove()
 
 
 def test_weights_that_shared_memory_has_no_room_for_go_to_the_disk() -> None:

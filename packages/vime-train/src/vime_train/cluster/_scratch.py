@@ -64,11 +64,18 @@ def sweep() -> list[Path]:
     for root in (_SHARED_MEMORY, _disk()):
         for path in root.glob("vime-*"):
             match = _NAME.fullmatch(path.name)
-            if match is not None and path.stat().st_uid == os.getuid() and not _is_held(path / _LOCK):
+            if match is not None and _is_own(path) and not _is_held(path / _LOCK):
                 _processes.end(match[1], patience_seconds=0)
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path)
     return removed
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        return path.stat().st_uid == os.getuid()
+    except FileNotFoundError:  # its run has just removed it, or another launch
+        return False
 
 
 def _is_held(lock: Path) -> bool:
