@@ -1,10 +1,11 @@
-"""What several rooms' tests share: a small engine that answers from a script, and small runs."""
+"""What several rooms' tests share: the order they run in, a small engine that answers from a script, and small runs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -25,7 +26,19 @@ SMALL = (
     "train.global_batch_size=8",
 )
 
+HERE = Path(__file__).parent
+LONGEST_FIRST = tuple(HERE / room for room in ("e2e", "megatron", "engine", "cluster"))
+"""Rooms whose tests take minutes: where two workers share the files, the short ones fill the end."""
+
 Script = Callable[[str, int, int], str]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _place(item.path.parent))
+
+
+def _place(room: Path) -> int:
+    return LONGEST_FIRST.index(room) if room in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 @dataclass
