@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 PACKAGES = ("vime-schedule", "vime-cp", "vime-metrics", "vime-train")
 BENCHMARKS = {
-    "vime-schedule": ("planner.py", "pipeline_speed.py"),
+    "vime-schedule": ("planner.py", "survey.py", "pipeline_speed.py"),
     "vime-cp": ("bench_aggregation.py", "bench_log_probs.py", "bench_returns.py"),
     "vime-metrics": ("reduction.py", "quantiles.py"),
     "vime-train": ("t1_table.py", "engine_seeds.py", "bench_algorithms.py"),

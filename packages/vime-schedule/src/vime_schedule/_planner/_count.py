@@ -32,7 +32,7 @@ class Count:
 
 def fewest_micro_batches(classes: Sequence[Items], layout: ParallelLayout, capacity: int, unit: str) -> Count:
     """The least count that serves budget, equal ranks, signatures and pipeline; `unit` names what is budgeted."""
-    bins = [_fewest_bins(items, capacity) for items in classes]
+    bins = [fewest_bins(items, capacity) for items in classes]
     dp, together = layout.dp, sum(bins)
     least = -(-together // dp)
     count = Count(rows=[], total=0, reasons=())
@@ -52,7 +52,7 @@ def fewest_micro_batches(classes: Sequence[Items], layout: ParallelLayout, capac
     return make_legal(count, layout)
 
 
-def _fewest_bins(items: Items, capacity: int) -> int:
+def fewest_bins(items: Items, capacity: int) -> int:
     """At least the bins that the samples above half of the capacity take, and that all of them fill."""
     over = items.count_above(capacity)
     held = sum(items.loads[over:])

@@ -9,6 +9,7 @@ Laws
 
 from __future__ import annotations
 
+from vime_schedule._planner._count import fewest_bins
 from vime_schedule._planner._deal import sort_rows
 from vime_schedule._planner._grid import Grid
 from vime_schedule._planner._heights import RowHeights
@@ -26,8 +27,7 @@ def pack_fewer_rows(items: Items, dp: int, num_rows: int, capacity: int) -> Grid
     >>> pack_fewer_rows(items, dp=2, num_rows=2, capacity=12).bins
     [[0], [1, 2], [3], [4]]
     """
-    over = items.count_above(capacity)
-    fewest = max(1, -(-(over - (-sum(items.loads[over:]) // capacity)) // dp))
+    fewest = -(-fewest_bins(items, capacity) // dp)
     for rows in range(fewest, min(fewest + TRIES, num_rows)):
         size = len(items) - dp * (num_rows - rows)
         kept = items.first(size)
