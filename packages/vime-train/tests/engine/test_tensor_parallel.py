@@ -85,6 +85,14 @@ def test_log_probs_are_those_of_transformers_before_and_after_a_reload(halves: E
     assert largest_difference(halves, models[0]) > 0.1  # both halves are new
 
 
+def test_its_shared_memory_has_no_names_that_could_stay(halves: EnginePool) -> None:
+    (engine,) = halves.process_ids()
+    for process in (engine, *workers(engine)):
+        mapped = [line for line in Path(f"/proc/{process}/maps").read_text().splitlines() if "/dev/shm/psm_" in line]
+        assert mapped
+        assert all(line.endswith(" (deleted)") for line in mapped)
+
+
 def test_a_part_that_dies_is_a_death_of_the_engine(halves: EnginePool, models: list[str]) -> None:
     halves.load_weights(models[1], version=5)
     expected = halves.generate(REQUESTS)

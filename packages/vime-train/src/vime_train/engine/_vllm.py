@@ -24,6 +24,7 @@ import torch
 from vime_train._imports import uncollected
 from vime_train.engine._protocol import Completion, FinishReason, GenerationRequest, ScoredSequence
 from vime_train.engine._sampling import EngineError, check_requests, spread_seed
+from vime_train.engine._shared_memory import forget_names
 from vime_train.engine._vllm_worker import EXTENSION
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ def _start(
     }
     llm = LLM(model=model_path, **{**settings, **native})
     llm.llm_engine.model_executor.register_failure_callback(_end_process)
+    forget_names()
     return llm
 
 
