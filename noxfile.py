@@ -146,7 +146,7 @@ def pytest(session: nox.Session, python: str, folder: str, *arguments: str) -> N
 
 
 def workers() -> tuple[str, ...]:
-    """Two workers where there are two cores, since a whole run waits half its time; a file stays on one of them."""
+    """Two workers where there are two cores, since tests wait half of their time; a file stays on one of them."""
     cores = len(os.sched_getaffinity(0))
     return ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder") if cores > 1 else ()
 
@@ -193,9 +193,12 @@ def tests(session: nox.Session, package: str) -> None:
     elif package == "vime-metrics":
         torch_free(session, package, "packages/vime-metrics/tests/numpy")
         pytest(session, stack(session), "packages/vime-metrics/tests/torch", *session.posargs)
+    elif package == "vime-train" and not session.posargs:
+        python, tests_of = stack(session), "packages/vime-train/tests"
+        pytest(session, python, tests_of, *workers(), f"--ignore={tests_of}/e2e")
+        pytest(session, python, f"{tests_of}/e2e")  # alone: they kill whole runs and look at what is left of them
     else:
-        shared = workers() if package == "vime-train" else ()
-        pytest(session, stack(session), f"packages/{package}/tests", *shared, *session.posargs)
+        pytest(session, stack(session), f"packages/{package}/tests", *session.posargs)
 
 
 def torch_free(session: nox.Session, package: str, folder: str) -> None:

@@ -52,6 +52,16 @@ def test_a_process_that_ends_by_itself_is_not_killed() -> None:
         assert process.wait() == 0
 
 
+def test_a_program_that_is_just_being_loaded_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a moment it shows no environment, so that one look finds nothing."""
+    looks = iter([[], [1000], [], [1001], []])
+    killed: list[int] = []
+    monkeypatch.setattr(_processes, "find", lambda token: next(looks, []))
+    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
+    assert _processes.end("0badcafe", patience_seconds=0) == [1000, 1001]
+    assert killed == [1000, 1001]
+
+
 def test_nothing_to_end() -> None:
     assert _processes.end("0badcafe", patience_seconds=0) == []
 

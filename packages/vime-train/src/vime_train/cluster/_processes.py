@@ -14,6 +14,7 @@ from pathlib import Path
 from vime_train.cluster._environment import RUN_TOKEN
 
 _PROC = Path("/proc")
+_LOOKS = 3
 
 
 def find(token: str) -> list[int]:
@@ -43,10 +44,13 @@ def end(token: str, *, patience_seconds: float) -> list[int]:
     while find(token) and time.monotonic() < deadline:
         time.sleep(0.05)
     killed: list[int] = []
-    # killing a parent may reveal a child that was just being started, so look again until none is left
+    # killing a parent may reveal a child that was just being started, and a program that is just being loaded shows no
+    # environment, so look again until none was seen a few times
+    unseen = 0
     for _ in range(100):
         left = find(token)
-        if not left:
+        unseen = 0 if left else unseen + 1
+        if unseen == _LOOKS:
             break
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
