@@ -41,6 +41,21 @@ def test_only_marked_processes_are_found(sleeper: subprocess.Popen[bytes]) -> No
     assert _processes.find("0badcafe0") == []
 
 
+@pytest.mark.parametrize(("title", "found"), [("ray::DashboardAgent", True), ("tail", False)])
+def test_rays_processes_are_known_by_their_files_where_a_title_covers_the_mark(
+    tmp_path: Path, title: str, found: bool
+) -> None:
+    """Others may look at the same file, and are left alone."""
+    log = tmp_path / "vime-1-0badcafe" / "ray" / "agent.log"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    with subprocess.Popen(["bash", "-c", f"exec -a {title} sleep 60 3< {log}"]) as process:
+        while title.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")[0]:
+            time.sleep(0.01)
+        assert (process.pid in _processes.find("0badcafe")) == found
+        process.kill()
+
+
 def test_processes_that_do_not_end_by_themselves_are_killed(sleeper: subprocess.Popen[bytes]) -> None:
     assert _processes.end("0badcafe", patience_seconds=0.1) == [sleeper.pid]
     assert sleeper.wait() == -9

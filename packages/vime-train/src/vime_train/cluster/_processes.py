@@ -1,6 +1,6 @@
-"""Find and end the processes of a run, by a mark in their environment. Linux.
+"""Find and end the processes of a run, by a mark in their environment or the files they hold. Linux.
 
-Always true: only processes that carry the mark are touched, and never the caller.
+Always true: only processes of the run are touched, and never the caller.
 """
 
 from __future__ import annotations
@@ -18,17 +18,34 @@ _LOOKS = 3
 
 
 def find(token: str) -> list[int]:
-    """Ids of the living processes, other than this one, whose environment carries the run's token."""
-    mark = f"{RUN_TOKEN}={token}".encode()
+    """Ids of the living processes, other than this one, whose environment carries the run's token.
+
+    Ray's processes write their titles over the first variables of that, in whatever order these came; they are known by
+    the files that they hold open in the run's directory.
+    """
     found = []
     for entry in _PROC.iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         # a process may end while it is looked at, or belong to someone else
         with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0") and not _is_zombie(entry):
+            if (_carries(entry, token) or _is_rays(entry, token)) and not _is_zombie(entry):
                 found.append(int(entry.name))
     return found
+
+
+def _carries(entry: Path, token: str) -> bool:
+    return f"{RUN_TOKEN}={token}".encode() in (entry / "environ").read_bytes().split(b"\0")
+
+
+def _is_rays(entry: Path, token: str) -> bool:
+    if not (entry / "cmdline").read_bytes().startswith(b"ray::"):
+        return False
+    for file in (entry / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it has just been closed
+            if f"-{token}/" in os.readlink(file):
+                return True
+    return False
 
 
 def kill(pid: int | None, token: str) -> None:
